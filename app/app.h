@@ -46,7 +46,7 @@ void kin_app_be_quiet(void);
 // Messages may quote names and texts from files and other machines: they are escaped (pure/text/escape.h) and fit on one line.
 
 // Prints "kin: SENTENCE" to stderr. Any thread may call it and the next two functions, and kin_app_status.
-void kin_app_say(const char *fmt, ...) KIN_PRINTF(1, 2);
+void kin_app_log(const char *fmt, ...) KIN_PRINTF(1, 2);
 
 // Prints "kin: SENTENCE" to stderr and returns KIN_EXIT_FAILED. After Ctrl-C it prints nothing and returns KIN_EXIT_INTERRUPTED.
 int kin_app_fail(const kin_err *err);
@@ -55,7 +55,7 @@ int kin_app_fail(const kin_err *err);
 int kin_app_usage(const char *command, const kin_err *err);
 
 // True if the stream is a terminal that understands escape sequences: TERM is set and not "dumb".
-bool kin_app_takes_escapes(FILE *stream);
+bool kin_app_accepts_escapes(FILE *stream);
 
 // A kin_progress: redraws one progress line, only on a terminal and only for work that takes a while. Any thread.
 void kin_app_progress(void *user, const char *what, uint64_t done, uint64_t total);

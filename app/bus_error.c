@@ -68,11 +68,11 @@ static void write_stderr(const char *text) {
 }
 
 static void on_bus_error(int sig, siginfo_t *info, void *context) {
-    static atomic_bool is_said;
+    static atomic_bool is_reported;
     static char path[1024];
     (void)context;
     if (kin_file_mend((uintptr_t)info->si_addr)) return; // the computing code checks for truncation
-    while (atomic_exchange(&is_said, true)) pause();     // another thread reports it and ends the process
+    while (atomic_exchange(&is_reported, true)) pause(); // another thread reports it and ends the process
     int maps = open("/proc/self/maps", O_RDONLY | O_CLOEXEC);
     if (maps >= 0 && kin_bus_error_find(maps, (uintptr_t)info->si_addr, path, sizeof path)) {
         write_stderr("\nkin: ");

@@ -40,7 +40,7 @@ typedef struct view {
 static const char reading[] = "reading the prompt";
 
 static void put_dim(bool on) {
-    if (kin_app_takes_escapes(stdout)) fputs(on ? "\033[2m" : "\033[0m", stdout);
+    if (kin_app_accepts_escapes(stdout)) fputs(on ? "\033[2m" : "\033[0m", stdout);
 }
 
 static void put_text(void *user, const char *text, size_t n) {
@@ -114,18 +114,18 @@ static void show_stats(const view *v, const kin_chat_stream *s) {
     printf("\n");
 }
 
-static void say_end(const chat *c, kin_http_client_end end, const kin_chat_stream *s, bool is_new, const kin_err *err) {
+static void report_end(const chat *c, kin_http_client_end end, const kin_chat_stream *s, bool is_new, const kin_err *err) {
     const char *again = s->text.len == 0 && is_new ? "; press Up to edit the message" : "";
     if (atomic_load(&kin_app_stop)) return;
     if (end == KIN_HTTP_CLIENT_STOPPED)
-        kin_app_say("stopped%s", again);
+        kin_app_log("stopped%s", again);
     else if (end == KIN_HTTP_CLIENT_FAILED)
-        kin_app_say("%s. The conversation is unchanged%s", err->text, again);
+        kin_app_log("%s. The conversation is unchanged%s", err->text, again);
     else if (s->is_cut && c->o->facts.n_ctx > 0)
-        kin_app_say("the answer reached its token limit (-n) or the context of %d tokens; /clear starts a new conversation",
+        kin_app_log("the answer reached its token limit (-n) or the context of %d tokens; /clear starts a new conversation",
                     c->o->facts.n_ctx);
     else if (s->is_cut)
-        kin_app_say("the answer reached its token limit");
+        kin_app_log("the answer reached its token limit");
 }
 
 // Sends a message and shows the answer. A partial answer stays in the conversation unless it is empty.
@@ -135,12 +135,12 @@ static void ask(chat *c, kin_str text) {
     kin_err err;
     json_t *asked = kin_conversation_ask(c->o->conversation, text);
     if (!asked) {
-        kin_app_say("there is no message to answer");
+        kin_app_log("there is no message to answer");
         return;
     }
     kin_http_client_end end = kin_chat_client_ask(c->o->client, asked, &answer, on_grown, &v, &err);
     end_view(&v, &answer);
-    say_end(c, end, &answer, text.at != NULL, &err);
+    report_end(c, end, &answer, text.at != NULL, &err);
     if (answer.text.len > 0 || end == KIN_HTTP_CLIENT_DONE)
         kin_conversation_answer(c->o->conversation, asked, kin_text_str(&answer.text));
     else
@@ -155,7 +155,7 @@ static void ask(chat *c, kin_str text) {
 
 static void set_system(chat *c, const char *rest) {
     kin_conversation_set_system(c->o->conversation, (kin_str){rest, strlen(rest)});
-    kin_app_say("%s", rest[0] ? "the system prompt is set" : "the system prompt is removed");
+    kin_app_log("%s", rest[0] ? "the system prompt is set" : "the system prompt is removed");
 }
 
 static void regenerate(chat *c, const char *rest) {
@@ -166,24 +166,24 @@ static void regenerate(chat *c, const char *rest) {
 static void save(chat *c, const char *rest) {
     kin_err err;
     if (kin_conversation_save(c->o->conversation, rest, &err) == 0)
-        kin_app_say("saved %s, %zu messages", rest, json_array_size(c->o->conversation->messages));
+        kin_app_log("saved %s, %zu messages", rest, json_array_size(c->o->conversation->messages));
     else
-        kin_app_say("%s", err.text);
+        kin_app_log("%s", err.text);
 }
 
 static void load(chat *c, const char *rest) {
     kin_err err;
     size_t n;
     if (kin_conversation_load(c->o->conversation, rest, &n, &err) == 0)
-        kin_app_say("loaded %zu messages from %s", n, rest);
+        kin_app_log("loaded %zu messages from %s", n, rest);
     else
-        kin_app_say("%s", err.text);
+        kin_app_log("%s", err.text);
 }
 
 static void clear(chat *c, const char *rest) {
     (void)rest;
     kin_conversation_clear(c->o->conversation);
-    kin_app_say("started a new conversation");
+    kin_app_log("started a new conversation");
 }
 
 static void quit(chat *c, const char *rest) {
@@ -216,7 +216,7 @@ static void help(chat *c, const char *rest) {
 }
 
 // Handles "/name rest". True if it is a command, or was meant to be one.
-static bool take_command(chat *c, kin_str text) {
+static bool handle_command(chat *c, kin_str text) {
     size_t n = 1;
     while (n < text.len && text.at[n] >= 'a' && text.at[n] <= 'z') n++;
     bool has_rest = n < text.len;
@@ -225,7 +225,7 @@ static bool take_command(chat *c, kin_str text) {
     int i = 0;
     while (i < N_COMMANDS && (strlen(commands[i].name) != n - 1 || memcmp(commands[i].name, text.at + 1, n - 1) != 0)) i++;
     if (i == N_COMMANDS)
-        kin_app_say("unknown command '%.*s'; /help lists all commands", (int)(n < 20 ? n : 20), text.at);
+        kin_app_log("unknown command '%.*s'; /help lists all commands", (int)(n < 20 ? n : 20), text.at);
     else if (rest)
         commands[i].run(c, rest);
     free(rest);
@@ -249,16 +249,16 @@ static void talk(chat *c) {
         kin_line_outcome outcome = kin_line_editor_read(c->editor, &text);
         c->is_over = outcome == KIN_LINE_END || (outcome == KIN_LINE_INTERRUPTED && may_end);
         may_end = outcome == KIN_LINE_INTERRUPTED;
-        if (!c->is_over && may_end) kin_app_say("press Ctrl-C again, Ctrl-D or type /quit to end the chat");
-        if (outcome == KIN_LINE_TEXT && !is_blank(text) && !take_command(c, text)) ask(c, text);
+        if (!c->is_over && may_end) kin_app_log("press Ctrl-C again, Ctrl-D or type /quit to end the chat");
+        if (outcome == KIN_LINE_TEXT && !is_blank(text) && !handle_command(c, text)) ask(c, text);
     }
 }
 
 static void greet(const kin_chat_loop_options *o) {
     char ctx[64] = "";
     if (o->facts.n_ctx > 0) snprintf(ctx, sizeof ctx, ", %d tokens of context", o->facts.n_ctx);
-    kin_app_say("%s%s; /help lists the commands", o->facts.model[0] ? o->facts.model : "unnamed model", ctx);
-    if (o->facts.lacks_template) kin_app_say("this model has no chat template: its prompt is the concatenated messages");
+    kin_app_log("%s%s; /help lists the commands", o->facts.model[0] ? o->facts.model : "unnamed model", ctx);
+    if (o->facts.lacks_template) kin_app_log("this model has no chat template: its prompt is the concatenated messages");
 }
 
 int kin_chat_loop_run(const kin_chat_loop_options *o, kin_err *err) {

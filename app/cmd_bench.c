@@ -80,7 +80,7 @@ typedef struct result {
     double expert_hit_share;       // of the experts that layers needed, those in memory; 0: all experts are
     uint64_t expert_bytes;         // in memory
     uint64_t window_bytes; // of --weights window: by proposition 5 of TPI-LLM, and as the ring and the retained weights take
-    uint64_t window_taken_bytes;
+    uint64_t window_hidden_bytes;
     kin_shard_memory window_memory; // total
     const char *window_state;       // whether proposition 3, 4 or 6 holds
 
@@ -204,7 +204,7 @@ static void explain_window(kin_session *s, result *r) {
                            .load_attn_s = (double)b->attn_bytes / r->disk_rate,
                            .load_ff_s = (double)b->ff_bytes / r->disk_rate};
     r->window_bytes = r->window_memory.weights;
-    r->window_taken_bytes = w.stream.ring_bytes + w.stream.resident_bytes;
+    r->window_hidden_bytes = w.stream.ring_bytes + w.stream.resident_bytes;
     r->window_state = kin_sliding_window_is_tightly_steady(&t)                    ? "tightly steady"
                       : kin_sliding_window_is_steady(&w.sliding, b->n_layers, &t) ? "steady"
                                                                                   : "not steady";
@@ -307,7 +307,7 @@ static void print_streaming(const result *r) {
     if (!r->window_state) return;
     kin_shard_memory_format(&r->window_memory, text, sizeof text);
     printf("window           %s by TPI-LLM's proposition 5, %s used; its conditions: %s\n",
-           kin_size_format(r->window_bytes, a, sizeof a), kin_size_format(r->window_taken_bytes, b, sizeof b), r->window_state);
+           kin_size_format(r->window_bytes, a, sizeof a), kin_size_format(r->window_hidden_bytes, b, sizeof b), r->window_state);
     printf("window memory    %s\n", text);
 }
 
@@ -419,9 +419,9 @@ static void print_json(const kin_session *s, const bench_options *o, const resul
     }
     if (r->window_state) {
         json_object_set_new(root, "window_bytes", json_integer((json_int_t)r->window_bytes));
-        json_object_set_new(root, "window_taken_bytes", json_integer((json_int_t)r->window_taken_bytes));
+        json_object_set_new(root, "window_taken_bytes", json_integer((json_int_t)r->window_hidden_bytes));
         json_object_set_new(root, "formula_bytes", json_integer((json_int_t)kin_shard_memory_sum(&r->window_memory)));
-        json_object_set_new(root, "taken_bytes", json_integer((json_int_t)r->window_memory.taken));
+        json_object_set_new(root, "taken_bytes", json_integer((json_int_t)r->window_memory.occupied));
         json_object_set_new(root, "window_state", json_string(r->window_state));
     }
     if (compares_drafts(o)) add_drafts(root, o, &r->oracle);

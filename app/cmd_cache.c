@@ -77,7 +77,7 @@ static int remove_wanted(const kin_cache_entry *entries, size_t n, const char *d
         else
             rc = kin_err_set(err, "%s", why.text);
     }
-    if (n_wanted == 0 && !wanted) kin_app_say("there is no on-disk KV cache in %s", dir);
+    if (n_wanted == 0 && !wanted) kin_app_log("there is no on-disk KV cache in %s", dir);
     if (n_wanted > 0 || !wanted || strcmp(wanted, "all") == 0) return rc;
     return kin_err_set(err, "%s contains no '%s'; run 'kin cache ls' for a list", dir, wanted);
 }
@@ -88,7 +88,7 @@ static int use_cache(const char *dir, bool removes, const char *wanted, kin_err 
     int rc = removes ? remove_wanted(entries, n, dir, wanted, err) : 0;
     for (size_t i = n; i > 0 && !removes; i--) print_one(&entries[i - 1]); // most recently used first
     free(entries);
-    if (n == 0 && rc == 0 && (!removes || wanted)) kin_app_say("%s is empty", dir);
+    if (n == 0 && rc == 0 && (!removes || wanted)) kin_app_log("%s is empty", dir);
     return rc;
 }
 

@@ -34,19 +34,19 @@ typedef struct tables {
 // of the ring only its loss is reported.
 static atomic_bool is_loaded;
 
-static void show_status(const char *line) {
+static void show_chat_status(const char *line) {
     if (!atomic_load(&is_loaded)) kin_app_status(line);
 }
 
-static void show_progress(void *user, const char *what, uint64_t done, uint64_t total) {
+static void show_chat_loading(void *user, const char *what, uint64_t done, uint64_t total) {
     if (!atomic_load(&is_loaded)) kin_app_progress(user, what, done, total);
 }
 
 static void fill_chat_tables(chat_options *o, tables *t) {
     o->session = kin_session_options_defaults();
     o->console = kin_app_console;
-    o->console.status = show_status;
-    o->console.progress = show_progress;
+    o->console.status = show_chat_status;
+    o->console.progress = show_chat_loading;
     o->session.console = &o->console;
     o->n_predict = -1;
     o->seed = UINT64_MAX;
@@ -103,8 +103,8 @@ static bool goes_on(void *user) {
 static void show_wait(void *user, const char *what, double percent) {
     const chatting *v = user;
     char line[300];
-    if (v->server && !v->facts.model[0]) return;                    // this program is loading and reports that itself
-    if (v->n_written > 0 && !kin_app_takes_escapes(stderr)) return; // no log line for each state of a ring that recovers
+    if (v->server && !v->facts.model[0]) return;                      // this program is loading and reports that itself
+    if (v->n_written > 0 && !kin_app_accepts_escapes(stderr)) return; // no log line for each state of a ring that recovers
     snprintf(line, sizeof line, percent >= 0 ? "%.200s: %.0f %%" : "%.200s", what, percent);
     kin_app_status(line);
 }
@@ -131,7 +131,7 @@ static int answer_input(chatting *v, kin_err *err) {
     json_decref(asked);
     bool ends_line = answer.text.len > 0 && answer.text.at[answer.text.len - 1] == '\n';
     if (v->write_rc == 0 && v->n_written > 0 && !ends_line) v->write_rc = kin_app_write("\n", 1, &v->write_err);
-    if (end == KIN_HTTP_CLIENT_DONE && answer.is_cut) kin_app_say("the answer reached its token limit");
+    if (end == KIN_HTTP_CLIENT_DONE && answer.is_cut) kin_app_log("the answer reached its token limit");
     kin_chat_stream_fini(&answer);
     if (v->write_rc == 0) return end == KIN_HTTP_CLIENT_DONE ? 0 : KIN_FAIL;
     *err = v->write_err;

@@ -33,7 +33,7 @@ static int command_code(int argc, char **argv) {
     if (rc != 0) return kin_app_fail(&err);
     printf("%s\n", code);
     kin_code_wipe(code, sizeof code);
-    if (o.is_new) kin_app_say("the code was changed; run 'kin join' on each device and enter the new code");
+    if (o.is_new) kin_app_log("the code was changed; run 'kin join' on each device and enter the new code");
     return KIN_EXIT_OK;
 }
 

@@ -121,7 +121,7 @@ static int show(const kin_command *only, kin_err *err) {
         if (!only || kin_commands[i] == only) kin_commands[i]->options(list_variables_of, &l);
     if (l.n > 0) kin_table_print(l.table, stdout);
     if (kin_settings_path(path, sizeof path))
-        kin_app_say(l.n > 0 ? "the file is %s" : "there are no settings; they would be lines NAME = VALUE in %s", path);
+        kin_app_log(l.n > 0 ? "the file is %s" : "there are no settings; they would be lines NAME = VALUE in %s", path);
     free(l.table);
     return 0;
 }
@@ -145,7 +145,7 @@ static int command_config(int argc, char **argv) {
     }
     if (!o.path) {
         if (show(only, &err) == 0) return KIN_EXIT_OK;
-        kin_app_say("%s", err.text);
+        kin_app_log("%s", err.text);
         return KIN_EXIT_USAGE;
     }
     if (!kin_settings_path(path, sizeof path)) {

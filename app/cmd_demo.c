@@ -40,8 +40,9 @@ static void clear_environment(void) {
 }
 
 // Runs the head, which is kin run, in this process. Returns its exit status.
-static int tell_how_to_stop(const kin_local_cluster *h, const demo_options *o) {
-    char home[KIN_HOUSEHOLD_PATH], key[KIN_HOUSEHOLD_PATH], cache[KIN_HOUSEHOLD_PATH], port[16], n_devices[16], seed[32];
+static int run_head(const kin_local_cluster *h, const demo_options *o) {
+    char home[KIN_LOCAL_CLUSTER_PATH], key[KIN_LOCAL_CLUSTER_PATH], cache[KIN_LOCAL_CLUSTER_PATH], port[16], n_devices[16],
+        seed[32];
     snprintf(port, sizeof port, "%u", h->port);
     snprintf(n_devices, sizeof n_devices, "%d", h->n_devices);
     snprintf(seed, sizeof seed, "%" PRIu64, o->seed);
@@ -78,7 +79,7 @@ static int tell_how_to_stop(const kin_local_cluster *h, const demo_options *o) {
     return kin_command_run.run(argc, argv);
 }
 
-static void say_what_next(int n_machines) {
+static void print_next_steps(int n_machines) {
     fprintf(stderr,
             "\nThat was one model on %d devices, each a process of this machine. A model this small is faster on one machine;\n"
             "a model larger than the memory of one machine is faster on several. Next:\n\n"
@@ -92,8 +93,8 @@ static int demo(const demo_options *o) {
     kin_local_cluster h;
     kin_err err;
     if (kin_local_cluster_open(&h, o->n_devices, &err) != 0) return kin_app_fail(&err);
-    kin_app_say("starting %d devices as processes of this machine, in %s", h.n_devices, h.folder);
-    int status = tell_how_to_stop(&h, o);
+    kin_app_log("starting %d devices as processes of this machine, in %s", h.n_devices, h.folder);
+    int status = run_head(&h, o);
     bool is_lost = kin_local_cluster_lost(&h, &err);
     int n_devices = h.n_devices;
     kin_local_cluster_close(&h);
@@ -101,10 +102,10 @@ static int demo(const demo_options *o) {
         // Takes precedence over whatever else ended because of it.
         return KIN_EXIT_INTERRUPTED;
     if (is_lost) {
-        kin_app_say("%s; the story is incomplete", err.text);
+        kin_app_log("%s; the story is incomplete", err.text);
         return KIN_EXIT_FAILED;
     }
-    if (status == KIN_EXIT_OK) say_what_next(n_devices + 1);
+    if (status == KIN_EXIT_OK) print_next_steps(n_devices + 1);
     return status;
 }
 

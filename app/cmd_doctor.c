@@ -10,7 +10,7 @@
 #include "pure/text/escape.h"
 
 typedef struct doctor_options {
-    kin_doctor_options look;
+    kin_doctor_options check;
     int port;
     bool json;
 } doctor_options;
@@ -20,19 +20,19 @@ enum { N_DOCTOR_OPTIONS = 5, HTTP_PORT = 8080 };
 static const char *const levels[] = {"ok", "note", "problem"};
 
 static void fill_doctor_table(doctor_options *o, kin_option table[N_DOCTOR_OPTIONS]) {
-    *o = (doctor_options){.look = {.http_port = HTTP_PORT, .root = "", .stop = &kin_app_stop}};
+    *o = (doctor_options){.check = {.http_port = HTTP_PORT, .root = "", .stop = &kin_app_stop}};
     const kin_option own[N_DOCTOR_OPTIONS] = {
         {KIN_OPTION_FLAG, "json", 0, &o->json, NULL, "print JSON", 0, 0},
-        {KIN_OPTION_STRING, "cache", 0, &o->look.cache_dir, "DIR", "directory of prepacked weights (default: ~/.cache/kin)", 0,
+        {KIN_OPTION_STRING, "cache", 0, &o->check.cache_dir, "DIR", "directory of prepacked weights (default: ~/.cache/kin)", 0,
          0},
-        {KIN_OPTION_STRING, "key-file", 0, &o->look.net.key_file, "FILE", "cluster key file (default: in ~/.config/kin)", 0, 0},
+        {KIN_OPTION_STRING, "key-file", 0, &o->check.net.key_file, "FILE", "cluster key file (default: in ~/.config/kin)", 0, 0},
         {KIN_OPTION_INT, "port", 0, &o->port, "N", "TCP port of the head (default: 7577)", 1, 65535},
         {0},
     };
     memcpy(table, own, sizeof own);
 }
 
-static void print_json(const kin_doctor_report *r, int n_problems) {
+static void print_doctor_json(const kin_doctor_report *r, int n_problems) {
     json_t *all = json_object(), *findings = json_array();
     for (int i = 0; i < r->n; i++) {
         const kin_finding *f = &r->at[i];
@@ -46,9 +46,9 @@ static void print_json(const kin_doctor_report *r, int n_problems) {
     kin_app_write_json(all, 0);
 }
 
-static void print_text(const kin_doctor_report *r, int n_problems) {
+static void print_doctor_text(const kin_doctor_report *r, int n_problems) {
     char shown[4 * sizeof r->at[0].text];
-    bool has_colour = kin_app_takes_escapes(stdout);
+    bool has_colour = kin_app_accepts_escapes(stdout);
     static const char *const colours[] = {"\033[32m", "\033[33m", "\033[31m"};
     for (int i = 0; i < r->n; i++) {
         const kin_finding *f = &r->at[i];
@@ -68,15 +68,15 @@ static int command_doctor(int argc, char **argv) {
     int n_problems = 0;
     fill_doctor_table(&o, table);
     if (kin_options_parse((kin_option_tables){table}, argc, argv, NULL, &err) != 0) return kin_app_usage("doctor", &err);
-    if (!o.look.cache_dir) o.look.cache_dir = kin_session_default_cache(home_cache, sizeof home_cache);
-    o.look.port = (uint16_t)o.port;
-    kin_doctor_look(&report, &o.look);
+    if (!o.check.cache_dir) o.check.cache_dir = kin_session_default_cache(home_cache, sizeof home_cache);
+    o.check.port = (uint16_t)o.port;
+    kin_doctor_run(&report, &o.check);
     if (atomic_load(&kin_app_stop)) return kin_app_fail(&err);
     for (int i = 0; i < report.n; i++) n_problems += report.at[i].level == KIN_FINDING_PROBLEM;
     if (o.json)
-        print_json(&report, n_problems);
+        print_doctor_json(&report, n_problems);
     else
-        print_text(&report, n_problems);
+        print_doctor_text(&report, n_problems);
     return n_problems == 0 ? KIN_EXIT_OK : KIN_EXIT_FAILED;
 }
 

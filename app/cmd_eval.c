@@ -81,7 +81,7 @@ typedef struct evaluation {
     double sum;
 } evaluation;
 
-static void take_row(evaluation *e, const float *row) {
+static void handle_row(evaluation *e, const float *row) {
     if (e->row) e->row(e, e->n_seen, row);
     e->n_seen++;
     if (!e->logits || e->failed || fwrite(row, sizeof *row, (size_t)e->n_vocab, e->logits) == (size_t)e->n_vocab) return;
@@ -90,14 +90,14 @@ static void take_row(evaluation *e, const float *row) {
 }
 
 // Rows are repeated after the loss of a ring.
-static void take_prompt_logits(void *user, int pos, const float *rows, int n) {
+static void handle_prompt_logits(void *user, int pos, const float *rows, int n) {
     evaluation *e = user;
-    for (int i = e->n_seen - pos; i < n; i++) take_row(e, rows + (size_t)i * (size_t)e->n_vocab);
+    for (int i = e->n_seen - pos; i < n; i++) handle_row(e, rows + (size_t)i * (size_t)e->n_vocab);
 }
 
 static int32_t next_greedy(void *user, float *logits) {
     evaluation *e = user;
-    if (e->n_made > 0) take_row(e, logits);
+    if (e->n_made > 0) handle_row(e, logits);
     if (e->n_made == e->n_greedy || e->failed) return KIN_GENERATION_NO_TOKEN;
     int32_t id = likeliest(logits, e->n_vocab);
     printf("%s%d", e->n_made++ ? " " : "", id);
@@ -116,7 +116,7 @@ static int evaluate(kin_compute_loop *loop, evaluation *e, const int32_t *ids, i
                                       .n_prompt = n,
                                       .no_cache = true,
                                       .next = next_greedy,
-                                      .prompt_logits = take_prompt_logits,
+                                      .prompt_logits = handle_prompt_logits,
                                       .ended = ended,
                                       .user = e};
     kin_generation *text;

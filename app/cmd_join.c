@@ -16,7 +16,7 @@ typedef struct join_options {
     kin_identity_options net;
     const char *model;
     int n_threads;
-    uint64_t memory, cache_size, spare_disk, kv_disk_size;
+    uint64_t memory, cache_size, standby_disk, kv_disk_size;
     const char *cache_dir, *profile, *code_file;
     bool no_cache, no_kv_disk, no_gpu, ask_code;
 } join_options;
@@ -34,7 +34,7 @@ static void fill_join_table(join_options *o, kin_option table[N_OPTIONS]) {
          "directory of fetched and prepacked weights (default: ~/.cache/kin)", 0, 0},
         {KIN_OPTION_SIZE, "cache-size", 0, &o->cache_size, "SIZE",
          "size limit of the prepacked weights and of the fetched weights (default: a fifth and half of the disk)", 0, 0},
-        {KIN_OPTION_SIZE, "spare-disk", 0, &o->spare_disk, "SIZE",
+        {KIN_OPTION_SIZE, "spare-disk", 0, &o->standby_disk, "SIZE",
          "size limit of standby layers, fetched in case another device fails (default: a tenth of the free disk; 0: none)", 0, 0},
         {KIN_OPTION_STRING, "profile", 0, &o->profile, "FILE",
          "machine profile, as printed by 'kin profile --json' (default: measured once)", 0, 0},
@@ -52,12 +52,12 @@ static void fill_join_table(join_options *o, kin_option table[N_OPTIONS]) {
     table[n + KIN_IDENTITY_N_OPTIONS] = (kin_option){0};
 }
 
-static void show_status(void *user, const char *line) {
+static void show_join_status(void *user, const char *line) {
     (void)user;
-    kin_app_say("%s", line);
+    kin_app_log("%s", line);
 }
 
-static void show_progress(void *user, const char *what, uint64_t done, uint64_t total, uint64_t rate) {
+static void show_join_progress(void *user, const char *what, uint64_t done, uint64_t total, uint64_t rate) {
     static char line[128]; // at one address: otherwise each line would count as new work
     if (rate == 0 || total < done) {
         kin_app_progress(user, what, done, total);
@@ -101,12 +101,12 @@ static void keep_key(void *user) {
     typed_key *typed = user;
     kin_err err;
     if (typed->is_typed && kin_identity_keep_key(typed->key, typed->net, &err) != 0)
-        kin_app_say("the key was not stored: %s", err.text);
+        kin_app_log("the key was not stored: %s", err.text);
     typed->is_typed = false;
 }
 
 // Takes part in the cluster until stopped. If the head has another key, asks for the code again, provided that it can be typed.
-static int take_part(kin_join_options *jo, typed_key *typed, const char *code_file, kin_err *err) {
+static int join_cluster(kin_join_options *jo, typed_key *typed, const char *code_file, kin_err *err) {
     bool has_other_key = true;
     int rc = 0;
     jo->has_other_key = &has_other_key;
@@ -122,7 +122,7 @@ static int take_part(kin_join_options *jo, typed_key *typed, const char *code_fi
         if (!isatty(STDIN_FILENO))
             return kin_err_set(err, "%s; run 'kin code' on the head, then 'kin join --ask-code' here", why.text);
         kin_app_progress_clear();
-        kin_app_say("%s; run 'kin code' on the head to see it", why.text);
+        kin_app_log("%s; run 'kin code' on the head to see it", why.text);
         rc = kin_identity_ask_key(&jo->key, &kin_app_console, err);
         typed->is_typed = true;
     }
@@ -151,15 +151,15 @@ static int run_join(const join_options *o, const kin_head_address *head) {
                            .cache_dir = o->cache_dir ? o->cache_dir : kin_session_default_cache(cache, sizeof cache),
                            .no_cache = o->no_cache,
                            .cache_cap = o->cache_size,
-                           .spare_disk = o->spare_disk,
+                           .standby_disk = o->standby_disk,
                            .keeps_kv = !o->no_kv_disk,
                            .kv_cap = o->kv_disk_size,
                            .memory = o->memory,
                            .n_threads = o->n_threads,
                            .no_gpu = o->no_gpu,
                            .stop = &kin_app_stop,
-                           .status = show_status,
-                           .progress = show_progress};
+                           .status = show_join_status,
+                           .progress = show_join_progress};
     typed_key typed = {.net = &o->net, .key = &jo.key};
     int rc = kin_identity_open(&self, &o->net, &err);
     if (rc == 0) rc = get_key(o, &typed, &jo.key, &err);
@@ -180,7 +180,7 @@ static int run_join(const join_options *o, const kin_head_address *head) {
         jo.n_advertise = self.n_advertise;
         memcpy(jo.advertise, self.advertise, sizeof jo.advertise);
         kin_notify("READY=1"); // from now on it waits for a head by itself
-        rc = take_part(&jo, &typed, o->code_file, &err);
+        rc = join_cluster(&jo, &typed, o->code_file, &err);
         kin_notify("STOPPING=1");
     }
     kin_key_wipe(&jo.key);
@@ -191,7 +191,7 @@ static int run_join(const join_options *o, const kin_head_address *head) {
     return KIN_EXIT_OK;
 }
 
-static int parse(join_options *o, kin_head_address *head, int argc, char **argv, kin_err *err) {
+static int read_join_options(join_options *o, kin_head_address *head, int argc, char **argv, kin_err *err) {
     kin_option table[N_OPTIONS];
     const char *operand = NULL;
     fill_join_table(o, table);
@@ -205,27 +205,27 @@ static int parse(join_options *o, kin_head_address *head, int argc, char **argv,
 
 // For a service: it cannot ask for the code.
 static int check_join(int argc, char **argv, kin_err *err) {
-    join_options o = {.spare_disk = KIN_JOIN_SPARE_DISK};
+    join_options o = {.standby_disk = KIN_JOIN_STANDBY_DISK};
     kin_head_address head;
     char code[KIN_CODE_TEXT];
-    if (parse(&o, &head, argc, argv, err) != 0) return KIN_FAIL;
+    if (read_join_options(&o, &head, argc, argv, err) != 0) return KIN_FAIL;
     if (o.ask_code) return kin_err_set(err, "--ask-code needs a terminal, which a service has not: use --code-file FILE");
     int rc = o.code_file ? kin_code_read(code, o.code_file, err) : 0;
     kin_code_wipe(code, sizeof code);
     if (!o.code_file && !kin_identity_has_key(&o.net))
-        kin_app_say("no code of a cluster is stored here yet: run 'kin join' once on a terminal, or add --code-file FILE");
+        kin_app_log("no code of a cluster is stored here yet: run 'kin join' once on a terminal, or add --code-file FILE");
     return rc == 0 ? 0 : kin_err_prefix(err, "--code-file");
 }
 
 static int command_join(int argc, char **argv) {
-    join_options o = {.spare_disk = KIN_JOIN_SPARE_DISK};
+    join_options o = {.standby_disk = KIN_JOIN_STANDBY_DISK};
     kin_head_address head;
     kin_err err;
-    return parse(&o, &head, argc, argv, &err) == 0 ? run_join(&o, &head) : kin_app_usage("join", &err);
+    return read_join_options(&o, &head, argc, argv, &err) == 0 ? run_join(&o, &head) : kin_app_usage("join", &err);
 }
 
 static void with_join_options(void (*use)(kin_option_tables tables, void *user), void *user) {
-    join_options o = {.spare_disk = KIN_JOIN_SPARE_DISK};
+    join_options o = {.standby_disk = KIN_JOIN_STANDBY_DISK};
     kin_option table[N_OPTIONS];
     fill_join_table(&o, table);
     use((kin_option_tables){table}, user);

@@ -195,9 +195,9 @@ static int ask_server(launching *l, kin_err *err) {
 
 static void warn(const launching *l, const agent *a) {
     if (l->facts.n_ctx > 0 && l->facts.n_ctx < AGENT_CTX)
-        kin_app_say("the server's context is %d tokens; %s alone sends about %d: start kin serve with --ctx 32768 or more",
+        kin_app_log("the server's context is %d tokens; %s alone sends about %d: start kin serve with --ctx 32768 or more",
                     l->facts.n_ctx, a->name, AGENT_CTX);
-    if (l->facts.lacks_template) kin_app_say("%s has no chat template: it will not call tools", l->facts.model);
+    if (l->facts.lacks_template) kin_app_log("%s has no chat template: it will not call tools", l->facts.model);
 }
 
 // ---- the program

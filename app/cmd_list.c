@@ -34,7 +34,7 @@ static json_t *text_json(const char *text) {
     return kin_json_text((kin_str){text, strlen(text)});
 }
 
-static void print_json(const kin_model_record *records, int n) {
+static void print_records_json(const kin_model_record *records, int n) {
     json_t *list = json_array();
     for (int i = 0; i < n; i++) {
         const kin_model_record *r = &records[i];
@@ -76,11 +76,11 @@ static int list(bool json, kin_err *err) {
     if (!po.models_dir) return kin_err_set(err, "there is no home directory for models; set KIN_MODELS to a folder");
     if (kin_model_store_list(po.models_dir, &records, &n, err) != 0) return KIN_FAIL;
     if (json)
-        print_json(records, n);
+        print_records_json(records, n);
     else if (n > 0)
         print_records(records, n);
     else
-        kin_app_say("there are no models in %s; 'kin pull NAME' fetches one, 'kin pull --names' lists some", po.models_dir);
+        kin_app_log("there are no models in %s; 'kin pull NAME' fetches one, 'kin pull --names' lists some", po.models_dir);
     free(records);
     return 0;
 }

@@ -37,7 +37,7 @@ static json_t *file_json(const kin_model_file *f) {
     return o;
 }
 
-static void print_json(const kin_model_file *files, int n) {
+static void print_models_json(const kin_model_file *files, int n) {
     json_t *list = json_array();
     for (int i = 0; i < n; i++) json_array_append_new(list, file_json(&files[i]));
     kin_app_write_json(json_pack("{s:o}", "models", list), 0);
@@ -76,11 +76,11 @@ static void print_usable(const kin_model_file *files, int n) {
     free(t);
 }
 
-static void print_text(const kin_model_file *files, int n, const char *dir) {
+static void print_models_text(const kin_model_file *files, int n, const char *dir) {
     char shown[1024];
     print_usable(files, n);
     for (int i = 0; i < n; i++) {
-        if (!files[i].is_usable) kin_app_say("not usable: %s", files[i].why.text);
+        if (!files[i].is_usable) kin_app_log("not usable: %s", files[i].why.text);
     }
     if (n == 0) printf("%s contains no model files (*.gguf)\n", kin_escape(shown, sizeof shown, dir, strlen(dir)));
 }
@@ -97,9 +97,9 @@ static int command_models(int argc, char **argv) {
     if (!dir) dir = ".";
     if (kin_model_files_find(&files, &n, dir, &err) != 0) return kin_app_fail(&err);
     if (json)
-        print_json(files, n);
+        print_models_json(files, n);
     else
-        print_text(files, n, dir);
+        print_models_text(files, n, dir);
     free(files);
     return KIN_EXIT_OK;
 }

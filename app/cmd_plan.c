@@ -137,7 +137,7 @@ static int parse_tables(plan_options *o, const plan_tables *t, int argc, char **
 }
 
 // Takes the draft model's file from the words that --draft accepts in kin run.
-static int take_draft(plan_options *o, kin_err *err) {
+static int read_draft(plan_options *o, kin_err *err) {
     kin_draft_mode mode;
     const char *words = o->draft;
     if (!words) return 0;
@@ -148,7 +148,7 @@ static int take_draft(plan_options *o, kin_err *err) {
 }
 
 // Parses with all tables to determine the kind of plan, and again without the tables that it does not accept.
-static int parse(plan_options *o, int argc, char **argv, kin_err *err) {
+static int read_plan_options(plan_options *o, int argc, char **argv, kin_err *err) {
     static const char of_file[] = "--what-if takes the devices from its file";
     plan_tables t;
     fill_plan_tables(o, &t);
@@ -171,7 +171,7 @@ static int parse(plan_options *o, int argc, char **argv, kin_err *err) {
     }
     if (o->save && strcmp(o->save, "-") == 0)
         return kin_err_set(err, "--save -: needs a file name, because the plan goes to stdout");
-    return take_draft(o, err);
+    return read_draft(o, err);
 }
 
 // ---- sources of facts
@@ -196,9 +196,9 @@ static void override_work(const plan_options *o, kin_work_facts *work) {
 
 // The prompt, and the cached tokens plus one, must fit the context. Values that were not given are reduced to fit.
 static int fit_work(const plan_options *o, kin_work_facts *work, kin_err *err) {
-    bool gives_way = !o->what_if || o->session.n_ctx > 0;
-    if (gives_way && o->session.n_prompt == 0 && work->n_prompt > work->n_ctx) work->n_prompt = work->n_ctx;
-    if (gives_way && o->n_cached < 0 && work->n_cached >= work->n_ctx) work->n_cached = work->n_ctx - 1;
+    bool may_adjust = !o->what_if || o->session.n_ctx > 0;
+    if (may_adjust && o->session.n_prompt == 0 && work->n_prompt > work->n_ctx) work->n_prompt = work->n_ctx;
+    if (may_adjust && o->n_cached < 0 && work->n_cached >= work->n_ctx) work->n_cached = work->n_ctx - 1;
     if (work->n_prompt > work->n_ctx)
         return kin_err_set(err,
                            "a prompt of %d tokens does not fit into a context of %d; use a smaller --prompt or a larger --ctx",
@@ -230,7 +230,7 @@ static int facts_from_here(const plan_options *o, kin_facts *facts, kin_err *err
     if (so.n_batch == 0) so.n_batch = kin_session_options_defaults().n_batch;
     int rc = kin_session_open_model(&s, &so, err);
     if (rc == 0) rc = kin_session_open(&s, &so, N_CTX, err);
-    if (rc == 0) rc = kin_session_look(&s, &so, facts, err);
+    if (rc == 0) rc = kin_session_find_devices(&s, &so, facts, err);
     kin_session_close(&s);
     override_work(o, &facts->work);
     return rc == 0 ? fit_work(o, &facts->work, err) : KIN_FAIL;
@@ -243,7 +243,7 @@ static int find_facts(const plan_options *o, kin_facts *facts, kin_err *err) {
 
 // ---- output
 
-static int print_json(json_t *json, kin_err *err) {
+static int print_plan_json(json_t *json, kin_err *err) {
     if (!json) return kin_err_set(err, "out of memory");
     kin_app_write_json(json, 6);
     return 0;
@@ -289,7 +289,7 @@ static int show_plan(const plan_options *o, const kin_facts *facts, const kin_pl
     if (o->json) {
         json_t *json = kin_plan_view_json(&view);
         if (o->draft) json_object_set_new(json, "draft", kin_plan_draft_json(&gain));
-        return print_json(json, err);
+        return print_plan_json(json, err);
     }
     kin_plan_print(&view, stdout);
     if (o->draft) kin_plan_draft_print(&gain, stdout);
@@ -299,7 +299,7 @@ static int show_plan(const plan_options *o, const kin_facts *facts, const kin_pl
 static int show_all(const plan_options *o, const kin_facts *facts, const kin_plan_options *how, kin_err *err) {
     static kin_plan_compare compare;
     int rc = kin_plan_compare_make(&compare, facts, how, err);
-    if (rc == 0 && o->json) rc = print_json(kin_plan_compare_json(&compare), err);
+    if (rc == 0 && o->json) rc = print_plan_json(kin_plan_compare_json(&compare), err);
     if (rc == 0 && !o->json) kin_plan_compare_print(&compare, stdout);
     if (rc == 0 && compare.n_plans == 0) rc = kin_err_set(err, "no scheduler found a plan");
     return rc;
@@ -327,7 +327,7 @@ static int run_plan(const plan_options *o, const kin_plan_scheduler *scheduler) 
 static int command_plan(int argc, char **argv) {
     plan_options o;
     kin_err err;
-    if (parse(&o, argc, argv, &err) != 0) return kin_app_usage("plan", &err);
+    if (read_plan_options(&o, argc, argv, &err) != 0) return kin_app_usage("plan", &err);
     if (kin_model_source_resolve(&o.session, &err) != 0) return kin_app_fail(&err);
     if (strcmp(o.session.fleet.scheduler, "help") == 0) return print_schedulers();
     const kin_plan_scheduler *scheduler = kin_plan_scheduler_find(o.session.fleet.scheduler);

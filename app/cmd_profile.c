@@ -67,7 +67,7 @@ static void print_engine(const char *name, const kin_engine_facts *e) {
     }
 }
 
-static void print_text(const kin_device_facts *f, const kin_devices *devices) {
+static void print_profile_text(const kin_device_facts *f, const kin_devices *devices) {
     char a[32];
     printf("%-12s %s, %d threads\n", "processor", ggml_backend_dev_description(devices->cpu.dev), devices->n_threads);
     if (f->has_gpu) printf("%-12s %s\n", "GPU", ggml_backend_dev_description(devices->gpu.dev));
@@ -88,7 +88,7 @@ static void print_text(const kin_device_facts *f, const kin_devices *devices) {
         printf("%-12s not measured: plans will not stream weights on this machine\n", "disk");
 }
 
-static int print_json(const kin_device_facts *f, kin_err *err) {
+static int print_profile_json(const kin_device_facts *f, kin_err *err) {
     json_t *json = kin_facts_file_device_to_json(f);
     if (!json) return kin_err_set(err, "the profile is not valid JSON");
     kin_app_write_json(json, 0);
@@ -107,8 +107,8 @@ static int profile(const profile_options *o, kin_err *err) {
     const char *dir = o->cache_dir ? o->cache_dir : kin_session_default_cache(home_cache, sizeof home_cache);
     if (kin_devices_open(&devices, &d, err) != 0) return KIN_FAIL;
     int rc = kin_profile_obtain(&facts, &devices, o->name, dir, o->refresh, &kin_app_console, err);
-    if (rc == 0 && o->json) rc = print_json(&facts, err);
-    if (rc == 0 && !o->json) print_text(&facts, &devices);
+    if (rc == 0 && o->json) rc = print_profile_json(&facts, err);
+    if (rc == 0 && !o->json) print_profile_text(&facts, &devices);
     kin_devices_close(&devices);
     return rc;
 }

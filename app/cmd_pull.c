@@ -76,7 +76,7 @@ static int pull(const pull_options *o, const char *name, kin_err *err) {
     if (kin_model_source_pull(&po, name, &record, err) != 0) return KIN_FAIL;
     kin_model_record whole; // with the size of all parts
     if (kin_pull_find(&po, record.source, &whole, err) == 0) record = whole;
-    kin_app_say("%s is here (%s): kin chat %s", record.source, kin_size_format(record.bytes, size, sizeof size), name);
+    kin_app_log("%s is here (%s): kin chat %s", record.source, kin_size_format(record.bytes, size, sizeof size), name);
     printf("%s\n", record.path);
     return 0;
 }

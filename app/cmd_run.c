@@ -189,7 +189,7 @@ static int32_t next(void *user, float *logits) {
     return g->failed || ends ? KIN_GENERATION_NO_TOKEN : id;
 }
 
-static void show_progress(void *user, int n_done, int n_cached) {
+static void show_prompt_progress(void *user, int n_done, int n_cached) {
     const generation *g = user;
     kin_app_progress(NULL, "reading the prompt", (uint64_t)n_done, (uint64_t)g->t.n_prompt);
     (void)n_cached;
@@ -206,7 +206,7 @@ static int generate(generation *g, const int32_t *prompt, int n_prompt, kin_err 
     const kin_generation_options o = {.prompt = prompt,
                                       .n_prompt = n_prompt,
                                       .next = next,
-                                      .progress = show_progress,
+                                      .progress = show_prompt_progress,
                                       .drafts = kin_drafter_source(g->drafter),
                                       .draft_counts = &g->drafts,
                                       .ended = ended,
@@ -328,7 +328,7 @@ static int end_text(const generation *g, kin_err *err) {
 }
 
 // Completes an error message with its consequence for the text.
-static int say_end(kin_err *err) {
+static int report_end(kin_err *err) {
     const kin_err why = *err;
     return kin_err_set(err, "%s; generation stopped", why.text);
 }
@@ -339,7 +339,7 @@ static int write_text(generation *g, kin_str text, const int32_t *prompt, int n_
     g->t = (timing){0};
     if (plan_length(g, n_prompt, err) != 0 || kin_compute_loop_enter(g->loop, err) != 0) return KIN_FAIL;
     int rc = o->no_echo ? 0 : kin_app_write(text.at, text.len, err);
-    if (rc == 0 && generate(g, prompt, n_prompt, err) != 0) rc = say_end(err);
+    if (rc == 0 && generate(g, prompt, n_prompt, err) != 0) rc = report_end(err);
     g->t.ended = kin_clock_now();
     if (rc == 0) rc = kin_session_end_timeline(g->s, &o->session, err);
     if (end_text(g, rc == 0 ? err : NULL) != 0) rc = KIN_FAIL;
@@ -413,7 +413,7 @@ static int run_prompts(run_options *o) {
 }
 
 // An operand is the model, as in all commands; but here it may be a prompt.
-static int take_operand(run_options *o, const char *operand, kin_err *err) {
+static int read_operand(run_options *o, const char *operand, kin_err *err) {
     const char *colon = operand ? strchr(operand, ':') : NULL;
     bool is_model = operand && (kin_session_is_model(operand) || kin_model_source_is_name(operand));
     if (operand && colon && colon > operand && colon[1] && !strpbrk(operand, " \t\n") && !is_model)
@@ -456,7 +456,7 @@ static int command_run(int argc, char **argv) {
     kin_option_tables all = {t.own, t.session.own, t.session.fleet};
     if (kin_options_parse(all, argc, argv, &operand, &err) != 0) return kin_app_usage("run", &err);
     settle(&o, all, argc, argv);
-    if (take_operand(&o, operand, &err) != 0 || check_prompts(&o, &err) != 0 ||
+    if (read_operand(&o, operand, &err) != 0 || check_prompts(&o, &err) != 0 ||
         parse_bias(o.logit_bias, bias, &o.sampler.n_bias, &err) != 0) {
         return kin_app_usage("run", &err);
     }

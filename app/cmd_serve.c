@@ -162,19 +162,19 @@ typedef struct serving {
 
 static serving *shown; // the server whose clients see progress
 
-static void show_progress(void *user, const char *what, uint64_t done, uint64_t total) {
+static void show_serve_loading(void *user, const char *what, uint64_t done, uint64_t total) {
     kin_app_console.progress(user, what, done, total);
     kin_server_set_doing(shown->server, what, total ? 100.0 * (double)done / (double)total : -1);
 }
 
-static void show_status(const char *line) {
+static void show_serve_status(const char *line) {
     kin_app_console.status(line);
     kin_server_set_doing(shown->server, line, -1);
 }
 
 static void on_draining(void *user) {
     (void)user;
-    kin_app_say("shutting down after the open requests; a second Ctrl-C or SIGTERM stops at once");
+    kin_app_log("shutting down after the open requests; a second Ctrl-C or SIGTERM stops at once");
 }
 
 static void on_drained(void *user) {
@@ -329,7 +329,7 @@ static int open_server(serving *v, kin_err *err) {
                              .models_dir = o->models_dir,
                              .pull = o->pull ? &pull : NULL,
                              .sleep_idle_s = o->sleep_idle_s,
-                             .takes_any_name = !o->models_dir && !o->strict_model,
+                             .accepts_any_name = !o->models_dir && !o->strict_model,
                              .defaults = defaults,
                              .draining = on_draining,
                              .drained = on_drained,
@@ -383,7 +383,7 @@ static int find_files(serving *v, kin_err *err) {
     }
     for (int i = 0; i < n && v->files; i++) {
         if (!found[i].is_usable)
-            kin_app_say("skipped: %s", found[i].why.text);
+            kin_app_log("skipped: %s", found[i].why.text);
         else if (!first || strcmp(found[i].name, v->alias) != 0)
             v->files[v->n_files++] = found[i];
     }
@@ -408,7 +408,7 @@ static int open_host(serving *v, kin_err *err) {
 
 // ---- serving
 
-static void say_where(const serving *v) {
+static void log_addresses(const serving *v) {
     kin_notify("READY=1");
     const char *host = v->o->host, *when = v->o->session.fleet.cluster ? ", once the ring is up" : "";
     uint16_t port = kin_server_port(v->server);
@@ -417,17 +417,17 @@ static void say_where(const serving *v) {
     snprintf(what, sizeof what, "%s", v->alias);
     if (v->host) snprintf(what, sizeof what, "%d model%s", v->n_files, v->n_files > 1 ? "s" : "");
     if (port)
-        kin_app_say("serving %s at http%s://%s%s%s:%u%s (OpenAI: /v1)%s", what, v->tls ? "s" : "", is_v6 ? "[" : "", host,
+        kin_app_log("serving %s at http%s://%s%s%s:%u%s (OpenAI: /v1)%s", what, v->tls ? "s" : "", is_v6 ? "[" : "", host,
                     is_v6 ? "]" : "", (unsigned)port, v->o->prefix ? v->o->prefix : "", when);
     else
-        kin_app_say("serving %s at %s%s", what, host, when);
+        kin_app_log("serving %s at %s%s", what, host, when);
     if (port && v->o->session.fleet.cluster && !v->o->no_browsers && kin_tab_page_has_engine())
-        kin_join_page_say(&v->o->session.fleet.net, host, port, v->tls != NULL, v->o->prefix);
+        kin_join_page_print(&v->o->session.fleet.net, host, port, v->tls != NULL, v->o->prefix);
 }
 
 static void on_begun(void *user) {
     (void)user;
-    kin_app_say("ready");
+    kin_app_log("ready");
 }
 
 static int load_and_serve(serving *v, bool is_first, kin_err *err) {
@@ -437,8 +437,8 @@ static int load_and_serve(serving *v, bool is_first, kin_err *err) {
     if (kin_loaded_model_open(&v->model, &lo, err) != 0) return KIN_FAIL;
     kin_server_set_model(v->server, v->model.service, &v->model.preparer);
     // A ring's address is printed before the ring is up, because browsers need it to join.
-    if (!atomic_load(&kin_app_stop) && is_first) say_where(v);
-    if (!is_first) kin_app_say("the model was reloaded");
+    if (!atomic_load(&kin_app_stop) && is_first) log_addresses(v);
+    if (!is_first) kin_app_log("the model was reloaded");
     return kin_service_run(v->model.service, err);
 }
 
@@ -457,7 +457,7 @@ static int serve_several(serving *v, kin_err *err) {
     if (open_host(v, err) != 0) return KIN_FAIL;
     kin_server_set_models(v->server, v->host);
     if (kin_model_host_begin(v->host, err) != 0) return KIN_FAIL;
-    say_where(v);
+    log_addresses(v);
     kin_model_host_run(v->host);
     return 0;
 }
@@ -481,8 +481,8 @@ static int run_serve(serve_options *o) {
     serving v = {.o = o};
     kin_err err;
     shown = &v;
-    o->console.progress = show_progress;
-    o->console.status = show_status;
+    o->console.progress = show_serve_loading;
+    o->console.status = show_serve_status;
     o->session.predicts = o->session.fleet.cluster; // requests are divided by the predicted times
     if (o->pull && !o->models_dir) o->models_dir = kin_model_source_options().models_dir;
     int rc = o->pull && o->models_dir ? kin_folder_make(o->models_dir, &err) : 0;
@@ -499,7 +499,7 @@ typedef struct parsed {
     char **words, *texts; // the options point into them
 } parsed;
 
-static int parse(parsed *p, int argc, char **argv, kin_err *err) {
+static int read_serve_options(parsed *p, int argc, char **argv, kin_err *err) {
     tables t;
     kin_option llama_names[KIN_LLAMA_N_NAMES];
     int n_words;
@@ -524,7 +524,7 @@ static void parsed_fini(parsed *p) {
 
 static int check_serve(int argc, char **argv, kin_err *err) {
     parsed p = {0};
-    int rc = parse(&p, argc, argv, err);
+    int rc = read_serve_options(&p, argc, argv, err);
     if (rc == 0) rc = check_access(&p.o, err);
     parsed_fini(&p);
     return rc;
@@ -533,7 +533,7 @@ static int check_serve(int argc, char **argv, kin_err *err) {
 static int command_serve(int argc, char **argv) {
     parsed p = {0};
     kin_err err;
-    int status = parse(&p, argc, argv, &err) == 0 ? run_serve(&p.o) : kin_app_usage("serve", &err);
+    int status = read_serve_options(&p, argc, argv, &err) == 0 ? run_serve(&p.o) : kin_app_usage("serve", &err);
     parsed_fini(&p);
     return status;
 }

@@ -129,8 +129,8 @@ static int install(const service_options *o, int argc, char **argv, kin_err *err
     } else if (rc == 0) {
         rc = write_file(&unit, &text, err);
         if (rc == 0) rc = m->start(&unit, err);
-        if (rc == 0) kin_app_say("%s runs now and after every start; '%s' shows what it says", unit.name, m->log_hint(&unit));
-        if (rc == 0 && m->linger_hint(&unit)) kin_app_say("%s", m->linger_hint(&unit));
+        if (rc == 0) kin_app_log("%s runs now and after every start; '%s' shows what it says", unit.name, m->log_hint(&unit));
+        if (rc == 0 && m->linger_hint(&unit)) kin_app_log("%s", m->linger_hint(&unit));
     }
     kin_text_fini(&text);
     return rc;
@@ -143,12 +143,12 @@ static int remove_unit(const service_options *o, const char *command, kin_err *e
     if (access(unit.path, F_OK) != 0) return kin_err_set(err, "%s is not installed", unit.path);
     if (m->stop(&unit, err) != 0) return KIN_FAIL;
     if (unlink(unit.path) != 0) return kin_err_set(err, "%s: %s", unit.path, strerror(errno));
-    kin_app_say("%s was stopped and removed", unit.name);
+    kin_app_log("%s was stopped and removed", unit.name);
     return m->removed(&unit, err);
 }
 
 // Returns the exit status.
-static int show_status(const service_options *o) {
+static int print_service_status(const service_options *o) {
     static const char *const commands[] = {"serve", "join"};
     const kin_service_manager *m = kin_service_manager_find(o->manager);
     int n_installed = 0, status = 0;
@@ -160,7 +160,7 @@ static int show_status(const service_options *o) {
         n_installed++;
         if (m->show(&unit) != 0) status = KIN_EXIT_FAILED;
     }
-    if (n_installed == 0) kin_app_say("no service of kin is installed; kin service install serve MODEL");
+    if (n_installed == 0) kin_app_log("no service of kin is installed; kin service install serve MODEL");
     return n_installed > 0 ? status : KIN_EXIT_FAILED;
 }
 
@@ -180,7 +180,7 @@ static int command_service(int argc, char **argv) {
     } else if (verb && strcmp(verb, "remove") == 0 && argc - n_own == 1) {
         rc = remove_unit(&o, argv[n_own], &err);
     } else if (verb && strcmp(verb, "status") == 0 && n_own == argc) {
-        return show_status(&o);
+        return print_service_status(&o);
     } else {
         kin_err_set(&err, "expected one of: install serve|join OPTIONS, status, remove serve|join");
         return kin_app_usage("service", &err);

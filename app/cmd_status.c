@@ -113,7 +113,7 @@ static void print_remarks(const json_t *devices) {
     }
 }
 
-static void print_text(const json_t *report) {
+static void print_status_text(const json_t *report) {
     const json_t *head = json_object_get(report, "head"), *devices = json_object_get(report, "devices");
     char name[WORDS], doing[WORDS], model[WORDS];
     printf("head '%s': %s\n", words(head, "name", name), words(head, "doing", doing));
@@ -138,7 +138,7 @@ static int print_report(const char *text, bool as_json, kin_err *err) {
     if (as_json) {
         kin_app_write_json(report, 6);
     } else {
-        print_text(report);
+        print_status_text(report);
         json_decref(report);
     }
     return 0;

@@ -52,8 +52,8 @@ static int open_own(kin_tls_ctx **out, kin_err *err) {
         kin_certificate_keep(cert, key, names, n, err) != 0 || kin_certificate_fingerprint(cert, fingerprint, err) != 0 ||
         kin_tls_ctx_open_server(out, cert, key, err) != 0)
         return KIN_FAIL;
-    kin_app_say("HTTPS with the self-signed certificate %s; clients must be told to trust it. SHA-256:", cert);
-    kin_app_say("%s", fingerprint);
+    kin_app_log("HTTPS with the self-signed certificate %s; clients must be told to trust it. SHA-256:", cert);
+    kin_app_log("%s", fingerprint);
     return 0;
 }
 

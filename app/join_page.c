@@ -25,16 +25,16 @@ static bool has_code(const kin_identity_options *net) {
     return has;
 }
 
-void kin_join_page_say(const kin_identity_options *net, const char *host, uint16_t port, bool is_https, const char *prefix) {
+void kin_join_page_print(const kin_identity_options *net, const char *host, uint16_t port, bool is_https, const char *prefix) {
     char own[1][KIN_ADDRESS_HOST];
     if (!has_code(net)) return;
     if (!is_https && !kin_address_is_loopback(host)) {
-        kin_app_say("browsers cannot join without HTTPS; give --https to let them");
+        kin_app_log("browsers cannot join without HTTPS; give --https to let them");
         return;
     }
     if (is_any(host) && kin_address_own(own, 1) == 1) host = own[0];
     bool is_v6 = strchr(host, ':') != NULL;
-    kin_app_say("browsers join at http%s://%s%s%s:%u%s/join with the code shown by 'kin code'", is_https ? "s" : "",
+    kin_app_log("browsers join at http%s://%s%s%s:%u%s/join with the code shown by 'kin code'", is_https ? "s" : "",
                 is_v6 ? "[" : "", host, is_v6 ? "]" : "", (unsigned)port, prefix ? prefix : "");
 }
 
@@ -60,7 +60,7 @@ static int open_server(kin_join_page *p, const kin_session *s, int port, const k
     int rc = kin_server_open(&p->server, &o, err);
     pthread_sigmask(SIG_SETMASK, &before, NULL);
     if (rc != 0) return KIN_FAIL;
-    kin_join_page_say(&s->fleet.o.net, listen, kin_server_port(p->server), p->tls != NULL, NULL);
+    kin_join_page_print(&s->fleet.o.net, listen, kin_server_port(p->server), p->tls != NULL, NULL);
     return 0;
 }
 

@@ -15,4 +15,4 @@ void kin_join_page_close(kin_join_page *page); // its tabs leave the ring; NULL 
 
 // Prints where browsers can join. Prints nothing if no join code exists, because tabs then cannot join and the server says so
 // (serve/tabs.h). host: the address it listens on; prefix: of its URL paths, or NULL.
-void kin_join_page_say(const kin_identity_options *net, const char *host, uint16_t port, bool is_https, const char *prefix);
+void kin_join_page_print(const kin_identity_options *net, const char *host, uint16_t port, bool is_https, const char *prefix);

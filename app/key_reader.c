@@ -33,7 +33,7 @@ bool kin_key_reader_has_more(const kin_key_reader *r) {
     return r->next < r->n;
 }
 
-bool kin_key_reader_take_interrupt(kin_key_reader *r) {
+bool kin_key_reader_pop_interrupt(kin_key_reader *r) {
     if (r->next == r->n && get(r, 0) >= 0) r->next--;
     for (size_t i = r->next; i < r->n; i++) {
         if (r->bytes[i] != 'C' - '@') continue;

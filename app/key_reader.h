@@ -51,5 +51,5 @@ kin_key_press kin_key_reader_next(kin_key_reader *r);
 // True if more bytes have already been read.
 bool kin_key_reader_has_more(const kin_key_reader *r);
 // True if Ctrl-C is among the bytes that were read but not returned: drops it and everything before it.
-bool kin_key_reader_take_interrupt(kin_key_reader *r);
+bool kin_key_reader_pop_interrupt(kin_key_reader *r);
 void kin_key_reader_fini(kin_key_reader *r);

@@ -296,7 +296,7 @@ static void clear_screen(kin_line_editor *e) {
 }
 
 // Handles one key. False: the message is complete, and *outcome says how.
-static bool take_key(kin_line_editor *e, kin_key_press key, kin_line_outcome *outcome) {
+static bool handle_key(kin_line_editor *e, kin_key_press key, kin_line_outcome *outcome) {
     switch (key.kind) {
     case KIN_PRESS_ENTER: *outcome = KIN_LINE_TEXT; return !is_whole(e);
     case KIN_PRESS_INTERRUPT: *outcome = KIN_LINE_INTERRUPTED; return false;
@@ -319,7 +319,7 @@ static kin_line_outcome read_keys(kin_line_editor *e) {
             resized(e);
         }
         kin_key_press key = kin_key_reader_next(&e->keys);
-        goes_on = take_key(e, key, &outcome);
+        goes_on = handle_key(e, key, &outcome);
         if (key.kind != KIN_PRESS_NONE && goes_on && !kin_key_reader_has_more(&e->keys)) redraw(e);
     }
     return goes_on ? KIN_LINE_END : outcome;
@@ -368,7 +368,7 @@ kin_line_outcome kin_line_editor_read(kin_line_editor *e, kin_str *text) {
     tcsetattr(STDIN_FILENO, TCSADRAIN, &waiting);
     if (outcome == KIN_LINE_TEXT) remember(e);
     // Ctrl-C was typed right after the message, while it was still read as a key.
-    if (outcome == KIN_LINE_TEXT && kin_key_reader_take_interrupt(&e->keys)) raise(SIGINT);
+    if (outcome == KIN_LINE_TEXT && kin_key_reader_pop_interrupt(&e->keys)) raise(SIGINT);
     *text = message(e);
     return outcome;
 }
@@ -385,7 +385,7 @@ int kin_line_editor_open(kin_line_editor **out, kin_err *err) {
     }
     pthread_mutex_init(&e->mutex, NULL);
     *out = e;
-    e->is_plain = !kin_app_takes_escapes(stdout);
+    e->is_plain = !kin_app_accepts_escapes(stdout);
     if (e->is_plain) return 0;
     set_modes();
     sigaction(SIGWINCH, &(struct sigaction){.sa_handler = on_resize, .sa_flags = SA_RESTART}, NULL);

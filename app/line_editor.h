@@ -12,7 +12,7 @@
 // A terminal without escape sequences (TERM=dumb) edits its lines itself; \ and """ work the same.
 //
 // Between open and close the terminal is in raw mode without echo: input that is typed while an answer is shown becomes the
-// beginning of the next message. Sentences from other threads (kin_app_say) appear above the message (kin_app_set_frame).
+// beginning of the next message. Sentences from other threads (kin_app_log) appear above the message (kin_app_set_frame).
 // Owner: the main thread, for all functions. One at a time.
 #pragma once
 

@@ -457,7 +457,7 @@ static int translate(int argc, char **argv, char ***out, int *n, char **texts, k
             at += (size_t)snprintf(text, n_text - at, "%s%s", o->as, value ? value : "") + 1;
             (*out)[(*n)++] = text;
         } else {
-            kin_app_say("%s is ignored: %s", o->name, o->as);
+            kin_app_log("%s is ignored: %s", o->name, o->as);
             if (o->treatment == NOTHING_WITH_VALUE && !value && i + 1 < argc && is_value(argv[i + 1])) i++;
         }
     }

@@ -23,8 +23,8 @@
 #include "cluster/join.h"
 #include "node/identity.h"
 
-static const char *const names[KIN_HOUSEHOLD_DEVICES] = {"attic",   "kitchen", "cellar", "study",
-                                                         "bedroom", "garage",  "hall",   "garden"};
+static const char *const names[KIN_LOCAL_CLUSTER_DEVICES] = {"attic",   "kitchen", "cellar", "study",
+                                                             "bedroom", "garage",  "hall",   "garden"};
 static const char head_home[] = "desk";
 
 enum { STOP_MS = 2000, LOOK_MS = 50 }; // STOP_MS: until a device that does not stop is killed
@@ -46,17 +46,17 @@ static void remove_folder(const char *folder) {
     if (folder[0]) nftw(folder, remove_one, 16, FTW_DEPTH | FTW_PHYS);
 }
 
-static const char *path_of(const char *folder, const char *home, const char *file, char buf[KIN_HOUSEHOLD_PATH]) {
-    snprintf(buf, KIN_HOUSEHOLD_PATH, "%.300s/%s%s%s", folder, home, file[0] ? "/" : "", file);
+static const char *path_of(const char *folder, const char *home, const char *file, char buf[KIN_LOCAL_CLUSTER_PATH]) {
+    snprintf(buf, KIN_LOCAL_CLUSTER_PATH, "%.300s/%s%s%s", folder, home, file[0] ? "/" : "", file);
     return buf;
 }
 
-const char *kin_local_cluster_path(const kin_local_cluster *h, const char *path, char buf[KIN_HOUSEHOLD_PATH]) {
+const char *kin_local_cluster_path(const kin_local_cluster *h, const char *path, char buf[KIN_LOCAL_CLUSTER_PATH]) {
     return path_of(h->folder, head_home, path, buf);
 }
 
 static int make_home(const kin_local_cluster *h, const char *name, const kin_key *key, kin_err *err) {
-    char path[KIN_HOUSEHOLD_PATH];
+    char path[KIN_LOCAL_CLUSTER_PATH];
     if (mkdir(path_of(h->folder, name, "", path), 0700) != 0) return kin_err_set(err, "%s: %s", path, strerror(errno));
     return kin_key_save(key, path_of(h->folder, name, "key", path), err);
 }
@@ -95,7 +95,7 @@ static int find_port(uint16_t *port, kin_err *err) {
 
 static void log_status(void *user, const char *line) {
     (void)user;
-    kin_app_say("%s", line);
+    kin_app_log("%s", line);
 }
 
 static void log_progress(void *user, const char *what, uint64_t done, uint64_t total, uint64_t rate) {
@@ -104,7 +104,7 @@ static void log_progress(void *user, const char *what, uint64_t done, uint64_t t
 
 // The device is not measured: the demo gives each device the same number of layers.
 static int join(const kin_local_cluster *h, const char *name) {
-    char cache[KIN_HOUSEHOLD_PATH], key_file[KIN_HOUSEHOLD_PATH];
+    char cache[KIN_LOCAL_CLUSTER_PATH], key_file[KIN_LOCAL_CLUSTER_PATH];
     kin_identity self;
     kin_err err;
     kin_identity_options net = {.name = name, .key_file = path_of(h->folder, name, "key", key_file)};
@@ -133,7 +133,7 @@ static int join(const kin_local_cluster *h, const char *name) {
 
 // Runs in the device's process until it ends.
 static _Noreturn void be_device(const kin_local_cluster *h, int i, pid_t supervisor, const sigset_t *signals) {
-    char path[KIN_HOUSEHOLD_PATH];
+    char path[KIN_LOCAL_CLUSTER_PATH];
     int fd = open(path_of(h->folder, names[i], "log", path), O_WRONLY | O_CREAT | O_APPEND, 0600);
     if (fd >= 0) dup2(fd, STDERR_FILENO);
     setenv("HOME", path_of(h->folder, names[i], "", path), 1);
@@ -153,7 +153,7 @@ static _Noreturn void be_device(const kin_local_cluster *h, int i, pid_t supervi
 
 typedef struct supervisor {
     const kin_local_cluster *h;
-    pid_t head, pids[KIN_HOUSEHOLD_DEVICES]; // 0: none
+    pid_t head, pids[KIN_LOCAL_CLUSTER_DEVICES]; // 0: none
     int from_head, to_head;
     int n_left; // running devices
 } supervisor;
@@ -163,7 +163,7 @@ static void on_child(int signal) {
 }
 
 // Collects devices that ended; reports them to the head if `tells`.
-static void collect(supervisor *k, bool tells) {
+static void collect(supervisor *k, bool notifies) {
     int status;
     for (pid_t pid; (pid = waitpid(-1, &status, WNOHANG)) > 0;) {
         for (int i = 0; i < k->h->n_devices; i++) {
@@ -171,7 +171,7 @@ static void collect(supervisor *k, bool tells) {
             ended e = {i, status};
             k->pids[i] = 0;
             k->n_left--;
-            if (tells && write(k->to_head, &e, sizeof e) == (ssize_t)sizeof e) kill(k->head, SIGUSR1);
+            if (notifies && write(k->to_head, &e, sizeof e) == (ssize_t)sizeof e) kill(k->head, SIGUSR1);
         }
     }
 }
@@ -270,7 +270,7 @@ static int start_supervisor(kin_local_cluster *h, kin_err *err) {
 }
 
 int kin_local_cluster_open(kin_local_cluster *h, int n_devices, kin_err *err) {
-    kin_assert(n_devices >= 1 && n_devices <= KIN_HOUSEHOLD_DEVICES);
+    kin_assert(n_devices >= 1 && n_devices <= KIN_LOCAL_CLUSTER_DEVICES);
     *h = (kin_local_cluster){.n_devices = n_devices, .to_supervisor = -1, .from_supervisor = -1};
     sigaction(SIGUSR1, &(struct sigaction){.sa_handler = on_ended}, NULL);
     sigaction(SIGCHLD, &(struct sigaction){.sa_handler = on_ended}, NULL); // the supervisor is a child of this process

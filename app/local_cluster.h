@@ -16,22 +16,22 @@
 
 #include "base/err.h"
 
-enum { KIN_HOUSEHOLD_DEVICES = 8, KIN_HOUSEHOLD_PATH = 512 };
+enum { KIN_LOCAL_CLUSTER_DEVICES = 8, KIN_LOCAL_CLUSTER_PATH = 512 };
 
 typedef struct kin_local_cluster {
-    char folder[KIN_HOUSEHOLD_PATH];
+    char folder[KIN_LOCAL_CLUSTER_PATH];
     int n_devices;
     uint16_t port; // the head's, on 127.0.0.1
     pid_t supervisor;
     int to_supervisor, from_supervisor;
 } kin_local_cluster;
 
-// Creates the folder with the homes, and starts n_devices [1, KIN_HOUSEHOLD_DEVICES] that join a head at 127.0.0.1 with the key
-// from the head's home. If one of them ends by itself, kin_app_stop is set.
+// Creates the folder with the homes, and starts n_devices [1, KIN_LOCAL_CLUSTER_DEVICES] that join a head at 127.0.0.1 with the
+// key from the head's home. If one of them ends by itself, kin_app_stop is set.
 int kin_local_cluster_open(kin_local_cluster *local_cluster, int n_devices, kin_err *err);
 
 // Returns PATH inside the head's home.
-const char *kin_local_cluster_path(const kin_local_cluster *local_cluster, const char *path, char buf[KIN_HOUSEHOLD_PATH]);
+const char *kin_local_cluster_path(const kin_local_cluster *local_cluster, const char *path, char buf[KIN_LOCAL_CLUSTER_PATH]);
 
 // True if a device or the supervisor ended by itself; *how is a sentence that describes how.
 bool kin_local_cluster_lost(kin_local_cluster *local_cluster, kin_err *how);

@@ -64,7 +64,7 @@ void kin_app_catch_interrupts(void) {
 static void write_log(void *user, kin_log_level level, const char *line) {
     (void)user;
     if (level < (atomic_load(&quiet) ? KIN_LOG_WARN : KIN_LOG_INFO) && !verbose) return;
-    kin_app_say("%s", line);
+    kin_app_log("%s", line);
 }
 
 void kin_app_be_quiet(void) {
@@ -101,16 +101,16 @@ static int unknown_command(const char *name) {
     kin_suggestion s = {.word = name};
     const char *instead = find_instead(name);
     if (instead) {
-        kin_app_say("unknown command '%s': %s", name, instead);
+        kin_app_log("unknown command '%s': %s", name, instead);
         return KIN_EXIT_USAGE;
     }
     for (int i = 0; kin_commands[i]; i++) kin_suggest(&s, kin_commands[i]->name);
     if (s.best)
-        kin_app_say("unknown command '%s'; did you mean 'kin %s'? 'kin help' lists all", name, s.best);
+        kin_app_log("unknown command '%s'; did you mean 'kin %s'? 'kin help' lists all", name, s.best);
     else if (strchr(name, ' '))
-        kin_app_say("unknown command '%s'; to run a prompt: kin run -p TEXT ('kin help' lists all commands)", name);
+        kin_app_log("unknown command '%s'; to run a prompt: kin run -p TEXT ('kin help' lists all commands)", name);
     else
-        kin_app_say("unknown command '%s'; 'kin help' lists all", name);
+        kin_app_log("unknown command '%s'; 'kin help' lists all", name);
     return KIN_EXIT_USAGE;
 }
 
@@ -118,7 +118,7 @@ static int read_environment(void) {
     const char *text = getenv("KIN_VERBOSE");
     kin_err err;
     if (!text || !text[0] || kin_option_flag(text, &verbose, &err) == 0) return 0;
-    kin_app_say("environment variable KIN_VERBOSE: %s", err.text);
+    kin_app_log("environment variable KIN_VERBOSE: %s", err.text);
     return KIN_FAIL;
 }
 
@@ -141,7 +141,7 @@ static int help(const char *what) {
 static int run_with_settings(const kin_command *command, int argc, char **argv) {
     kin_err err;
     if (command != &kin_command_config && kin_settings_read(&err) != 0) {
-        kin_app_say("%s", err.text);
+        kin_app_log("%s", err.text);
         return KIN_EXIT_USAGE;
     }
     kin_settings_use(command);

@@ -21,16 +21,16 @@ bool kin_reload_is_due(const kin_loaded_model *model) {
 }
 
 void kin_reload_await(kin_model_wait *wait, kin_server *server, kin_loaded_model *model, const kin_err *why, bool prints) {
-    kin_err told = *why;
-    if (prints) kin_app_say("%s", why->text);
+    kin_err last = *why;
+    if (prints) kin_app_log("%s", why->text);
     kin_server_drop_model(server, why);
     kin_loaded_model_close(model);
     while (!atomic_load(&kin_app_stop) && !kin_model_wait_is_over(wait, kin_clock_now())) {
         const kin_err *now = wait->missing.text[0] ? &wait->missing : why;
-        if (strcmp(now->text, told.text) != 0) {
-            told = *now;
-            if (prints) kin_app_say("%s", told.text);
-            kin_server_set_missing(server, &told);
+        if (strcmp(now->text, last.text) != 0) {
+            last = *now;
+            if (prints) kin_app_log("%s", last.text);
+            kin_server_set_missing(server, &last);
         }
         uv_sleep(LOOK_MS);
     }

@@ -45,9 +45,9 @@ bool kin_model_source_is_name(const char *word) {
 
 // ---- what the user sees
 
-static void say(void *user, const char *sentence) {
+static void log_sentence(void *user, const char *sentence) {
     (void)user;
-    kin_app_say("%s", sentence);
+    kin_app_log("%s", sentence);
 }
 
 static void format_time(double s, char *to, size_t n) {
@@ -82,11 +82,11 @@ static void show(void *user, const char *file, const char *digest, const kin_dow
 }
 
 int kin_model_source_pull(kin_pull_options *o, const char *name, kin_model_record *record, kin_err *err) {
-    o->say = say;
+    o->log = log_sentence;
     o->progress = show;
     int rc = kin_pull(o, name, record, err);
     kin_app_progress_clear();
-    if (rc != 0 && atomic_load(&kin_app_stop)) kin_app_say("stopped; the same command continues the download");
+    if (rc != 0 && atomic_load(&kin_app_stop)) kin_app_log("stopped; the same command continues the download");
     return rc;
 }
 

@@ -54,7 +54,7 @@ static void draw_luck(writing *w) {
 }
 
 // Returns the oracle's first or second candidate for a position.
-static int32_t say(const writing *w, int at, bool second) {
+static int32_t next_token(const writing *w, int at, bool second) {
     bool is_right = second ? !w->right[at] && w->second_right[at] : w->right[at];
     return (w->known[at] + (is_right ? 0 : second ? 2 : 1)) % w->n_vocab;
 }
@@ -85,12 +85,12 @@ static void propose(void *user, const int32_t *tokens, int n, int most, kin_draf
         for (int i = 1; i < n_choices; i++) best = choices[i].chance > choices[best].chance ? i : best;
         choice c = choices[best];
         memmove(&choices[best], &choices[best + 1], (size_t)(--n_choices - best) * sizeof *choices);
-        kin_draft_add(out, c.parent, say(w, c.at, c.second), 0);
+        kin_draft_add(out, c.parent, next_token(w, c.at, c.second), 0);
         add_choices(w, choices, &n_choices, out->n - 1, c.at + 1, c.chance);
     }
 }
 
-static void say_nothing(void *user, const int32_t *tokens, int n, int most, kin_draft *out) {
+static void draft_nothing(void *user, const int32_t *tokens, int n, int most, kin_draft *out) {
     (void)user, (void)tokens, (void)n, (void)most;
     out->n = 0;
 }
@@ -111,7 +111,7 @@ static int write_text(writing *w, const kin_draft_source *source, kin_draft_coun
 }
 
 static int write_drafted(writing *w, kin_draft_counts *drafts, double *ms, kin_err *err) {
-    const kin_draft_source oracle = {propose, w}, silent = {say_nothing, NULL};
+    const kin_draft_source oracle = {propose, w}, silent = {draft_nothing, NULL};
     kin_drafter *drafter;
     draw_luck(w);
     if (w->o.text == KIN_ORACLE_KNOWS && !w->draft_model) return write_text(w, &oracle, drafts, ms, err);

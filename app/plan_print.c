@@ -174,9 +174,9 @@ static void fill_loss(kin_table *table, const kin_plan_view *view, int device) {
     fill_time(table, PAGES, l->pages_s);
     fill_time(table, COMPUTED, l->compute_s);
     fill_time(table, FETCH, l->fetch_s);
-    if (l->way == KIN_LOSS_PAGES)
+    if (l->recovery == KIN_LOSS_PAGES)
         kin_table_cell(table, BY, "stored KV pages, its own from replica %.24s", kin_plan_view_replica(view, device));
-    else if (l->way == KIN_LOSS_LAYERS)
+    else if (l->recovery == KIN_LOSS_LAYERS)
         kin_table_cell(table, BY, "stored KV pages; its layers are recomputed");
     else
         kin_table_cell(table, BY, "recomputing %d token%s", l->n_computed, plural(l->n_computed));
@@ -207,7 +207,7 @@ void kin_plan_print(const kin_plan_view *view, FILE *file) {
     print_devices(view, file);
     fprintf(file, "\n");
     print_times(view, file);
-    char group[2 * KIN_GROUP_SAY_MAX];
+    char group[2 * KIN_GROUP_EXPLAIN_MAX];
     if (view->group[0]) fprintf(file, "\n%s\n", kin_escape(group, sizeof group, view->group, strlen(view->group)));
     kin_plan_print_sentences(f, view->sentences, file);
     print_losses(view, file);

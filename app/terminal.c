@@ -18,7 +18,7 @@ enum { MAX_LINE = 2048, MAX_SHOWN = 4 * MAX_LINE, MAX_STATUS = 100 };
 
 static pthread_mutex_t progress_mutex = PTHREAD_MUTEX_INITIALIZER; // protects these two and stderr
 static bool progress_shown;
-static char status_said[512]; // the part of the last status line that was printed as a sentence
+static char status_shown[512]; // the part of the last status line that was printed as a sentence
 static void (*_Atomic frame)(bool begins);
 static atomic_bool text_open; // the last text on stdout, on the same terminal, did not end its line
 
@@ -35,7 +35,7 @@ static void clear_progress(void) {
 
 // ---- sentences
 
-static void say_line(const char *begin, const char *text) {
+static void print_line(const char *begin, const char *text) {
     char shown[MAX_SHOWN];
     void (*around)(bool begins) = atomic_load(&frame);
     pthread_mutex_lock(&progress_mutex);
@@ -51,33 +51,33 @@ void kin_app_set_frame(void (*around)(bool begins)) {
     atomic_store(&frame, around);
 }
 
-void kin_app_say(const char *fmt, ...) {
+void kin_app_log(const char *fmt, ...) {
     char line[MAX_LINE];
     va_list args;
     va_start(args, fmt);
     kin_sentence_vprint(line, sizeof line, fmt, args);
     va_end(args);
-    say_line("kin", line);
+    print_line("kin", line);
 }
 
 int kin_app_fail(const kin_err *err) {
     kin_app_progress_clear();
     if (atomic_load(&kin_app_stop)) return KIN_EXIT_INTERRUPTED;
-    say_line("kin", err->text);
+    print_line("kin", err->text);
     return KIN_EXIT_FAILED;
 }
 
 int kin_app_usage(const char *command, const kin_err *err) {
     char begin[64];
     snprintf(begin, sizeof begin, "kin %s", command);
-    say_line(begin, err->text);
+    print_line(begin, err->text);
     fprintf(stderr, "Try 'kin help %s'.\n", command);
     return KIN_EXIT_USAGE;
 }
 
 // ---- progress
 
-bool kin_app_takes_escapes(FILE *stream) {
+bool kin_app_accepts_escapes(FILE *stream) {
     const char *term = getenv("TERM");
     return isatty(fileno(stream)) && term && strcmp(term, "dumb") != 0;
 }
@@ -104,7 +104,7 @@ static void show_progress(const char *what, uint64_t done, uint64_t total) {
 
 void kin_app_progress(void *user, const char *what, uint64_t done, uint64_t total) {
     (void)user;
-    if (total == 0 || !kin_app_takes_escapes(stderr)) return;
+    if (total == 0 || !kin_app_accepts_escapes(stderr)) return;
     pthread_mutex_lock(&progress_mutex);
     show_progress(what, done, total);
     pthread_mutex_unlock(&progress_mutex);
@@ -133,21 +133,21 @@ static void show_status(const char *line) {
 // True if the line says something else than the last one; figures do not count.
 static bool is_new_status(const char *line, size_t n) {
     pthread_mutex_lock(&progress_mutex);
-    bool is_new = strlen(status_said) != n || memcmp(status_said, line, n) != 0;
-    memcpy(status_said, line, n);
-    status_said[n] = '\0';
+    bool is_new = strlen(status_shown) != n || memcmp(status_shown, line, n) != 0;
+    memcpy(status_shown, line, n);
+    status_shown[n] = '\0';
     pthread_mutex_unlock(&progress_mutex);
     return is_new;
 }
 
 void kin_app_status(const char *line) {
     size_t n = stem(line);
-    if (kin_app_takes_escapes(stderr)) {
+    if (kin_app_accepts_escapes(stderr)) {
         show_status(line);
         return;
     }
-    if (n >= sizeof status_said) n = sizeof status_said - 1;
-    if (is_new_status(line, n)) kin_app_say("%.*s", (int)n, line);
+    if (n >= sizeof status_shown) n = sizeof status_shown - 1;
+    if (is_new_status(line, n)) kin_app_log("%.*s", (int)n, line);
 }
 
 void kin_app_progress_clear(void) {
@@ -190,7 +190,7 @@ void kin_app_open_stdio(void) {
 int kin_app_close_stdout(int status) {
     bool failed = ferror(stdout) != 0;
     if (fflush(stdout) == 0 && !failed) return status;
-    if (status == KIN_EXIT_OK) kin_app_say("stdout: %s", strerror(errno ? errno : EIO));
+    if (status == KIN_EXIT_OK) kin_app_log("stdout: %s", strerror(errno ? errno : EIO));
     return status == KIN_EXIT_OK ? KIN_EXIT_FAILED : status;
 }
 
@@ -234,7 +234,7 @@ static bool ask_terminal(const char *question, char *line, size_t n) {
 // Not a terminal: it may be a journal that others can read.
 static void show_new_code(const char *code) {
     if (!isatty(STDERR_FILENO)) {
-        kin_app_say("created a new cluster; run 'kin code' to see its code, which 'kin join' on each other device "
+        kin_app_log("created a new cluster; run 'kin code' to see its code, which 'kin join' on each other device "
                     "asks for");
         return;
     }
@@ -245,7 +245,7 @@ static void show_new_code(const char *code) {
 }
 
 const kin_console kin_app_console = {.stop = &kin_app_stop,
-                                     .say = kin_app_say,
+                                     .log = kin_app_log,
                                      .status = kin_app_status,
                                      .progress = kin_app_progress,
                                      .clear_progress = kin_app_progress_clear,

@@ -240,7 +240,7 @@ static void touch(uint8_t *at, uint64_t bytes, uint64_t seed) {
     }
 }
 
-static void take(hog *h) {
+static void allocate_step(hog *h) {
     while (h->held < h->o->bytes) {
         uint64_t left = h->o->bytes - h->held, n = left < h->o->step ? left : h->o->step;
         touch(h->base + h->held, n, h->held);
@@ -272,7 +272,7 @@ static int cycle_memory(const options *o, kin_err *err) {
     note(&h);
     for (int i = 0; i < o->n_cycles; i++) {
         sleep_ms(o->wait_ms);
-        take(&h);
+        allocate_step(&h);
         sleep_ms(o->hold_ms);
         give(&h);
     }

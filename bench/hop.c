@@ -31,7 +31,7 @@ static const char usage[] =
 static unsigned pause_us; // set once by main
 
 typedef struct figures {
-    const char *way;
+    const char *transport;
     size_t n_floats;
     double median_us, p99_us;
 } figures;
@@ -41,11 +41,11 @@ typedef struct samples {
     int n, n_max;
 } samples;
 
-static figures summarize(samples *s, const char *way, size_t n_floats) {
+static figures summarize(samples *s, const char *transport, size_t n_floats) {
     double *from = s->us + WARM_UP;
     int n = s->n - WARM_UP;
     double median_us = kin_median(from, n);
-    return (figures){way, n_floats, median_us, from[(int)((double)n * 0.99)]};
+    return (figures){transport, n_floats, median_us, from[(int)((double)n * 0.99)]};
 }
 
 // ---- plain TCP
@@ -286,13 +286,14 @@ static void time_links(samples *s, size_t n_bytes, bool hands_over) {
 
 static void print_table(const figures *f, int n) {
     printf("%-40s %8s %12s %12s\n", "one way", "floats", "median", "p99");
-    for (int i = 0; i < n; i++) printf("%-40s %8zu %9.1f us %9.1f us\n", f[i].way, f[i].n_floats, f[i].median_us, f[i].p99_us);
+    for (int i = 0; i < n; i++)
+        printf("%-40s %8zu %9.1f us %9.1f us\n", f[i].transport, f[i].n_floats, f[i].median_us, f[i].p99_us);
 }
 
 static void print_json(const figures *f, int n) {
     printf("[");
     for (int i = 0; i < n; i++)
-        printf("%s{\"way\": \"%s\", \"n_floats\": %zu, \"median_us\": %.1f, \"p99_us\": %.1f}", i ? ",\n " : "", f[i].way,
+        printf("%s{\"way\": \"%s\", \"n_floats\": %zu, \"median_us\": %.1f, \"p99_us\": %.1f}", i ? ",\n " : "", f[i].transport,
                f[i].n_floats, f[i].median_us, f[i].p99_us);
     printf("]\n");
 }

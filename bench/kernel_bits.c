@@ -34,7 +34,7 @@ static void write_table(const kin_kernels *k) {
 int main(int argc, char **argv) {
     const bool write = argc > 1 && strcmp(argv[1], "--write") == 0;
     int n_wrong = 0;
-    if (argc == 3 && strcmp(argv[1], "--ways") == 0) kin_bits_n_ways = atoi(argv[2]);
+    if (argc == 3 && strcmp(argv[1], "--ways") == 0) kin_bits_n_variants = atoi(argv[2]);
     for (int i = 0; kin_kernels_at(i); i++) {
         const kin_kernels *k = kin_kernels_at(i);
         bool last = !kin_kernels_at(i + 1); // scalar

@@ -56,11 +56,11 @@ static void print(device *d, const char *name, int n_ranks) {
 
 // ---- in one process
 
-static int measure(int n, kin_proto_allreduce way, int n_values) {
+static int measure(int n, kin_proto_allreduce variant, int n_values) {
     static uint32_t epoch = 0;
     static device devices[MAX_RANKS];
     kin_exchange *exchanges[MAX_RANKS];
-    kin_exchange_place place = {.epoch = ++epoch, .n_ranks = n, .allreduce = way};
+    kin_exchange_place place = {.epoch = ++epoch, .n_ranks = n, .allreduce = variant};
     kin_err err;
     void *failed = NULL;
     for (int i = 0; i < n; i++) {
@@ -76,16 +76,16 @@ static int measure(int n, kin_proto_allreduce way, int n_values) {
         pthread_join(devices[i].thread, &result);
         if (result) failed = result;
     }
-    if (!failed) print(&devices[0], names[way], n);
+    if (!failed) print(&devices[0], names[variant], n);
     for (int i = 0; i < n; i++) kin_exchange_close(exchanges[i]);
     return failed ? KIN_FAIL : 0;
 }
 
 static int measure_all(void) {
     for (int n = 2; n <= MAX_RANKS; n++) {
-        for (int way = 0; way < KIN_PROTO_ALLREDUCE_N; way++) {
+        for (int variant = 0; variant < KIN_PROTO_ALLREDUCE_N; variant++) {
             for (int n_values = 2048; n_values <= MAX_VALUES; n_values *= 2) {
-                if (measure(n, way, n_values) != 0) return KIN_FAIL;
+                if (measure(n, variant, n_values) != 0) return KIN_FAIL;
             }
         }
     }
@@ -186,10 +186,10 @@ static int answer_round_trips(const ranks *r, kin_err *err) {
 }
 
 // Gives the connections away: each measurement needs its own.
-static int measure_over_network(ranks *r, kin_proto_allreduce way, int n_values, kin_err *err) {
+static int measure_over_network(ranks *r, kin_proto_allreduce variant, int n_values, kin_err *err) {
     static uint32_t epoch = 0;
     static device d;
-    const kin_exchange_place place = {.epoch = ++epoch, .rank = r->rank, .n_ranks = r->n, .allreduce = way};
+    const kin_exchange_place place = {.epoch = ++epoch, .rank = r->rank, .n_ranks = r->n, .allreduce = variant};
     if (connect_all(r, err) != 0 || kin_exchange_open(&d.exchange, &(kin_exchange_options){0}, err) != 0) return KIN_FAIL;
     kin_exchange_enter(d.exchange, &place);
     for (int i = 0; i < r->n; i++) {
@@ -205,7 +205,7 @@ static int measure_over_network(ranks *r, kin_proto_allreduce way, int n_values,
         *err = d.err;
         return KIN_FAIL;
     }
-    if (r->rank == 0) print(&d, names[way], r->n);
+    if (r->rank == 0) print(&d, names[variant], r->n);
     kin_exchange_close(d.exchange);
     return 0;
 }
@@ -220,9 +220,9 @@ static int measure_all_over_network(ranks *r, kin_err *err) {
         if (r->fd[i] >= 0) close(r->fd[i]);
         r->fd[i] = -1;
     }
-    for (int way = 0; way < KIN_PROTO_ALLREDUCE_N; way++) {
+    for (int variant = 0; variant < KIN_PROTO_ALLREDUCE_N; variant++) {
         for (int n_values = 2048; n_values <= MAX_VALUES; n_values *= 2) {
-            if (measure_over_network(r, way, n_values, err) != 0) return KIN_FAIL;
+            if (measure_over_network(r, variant, n_values, err) != 0) return KIN_FAIL;
         }
     }
     return 0;

@@ -10,7 +10,7 @@
 
 enum { COLUMNS = 768, ROWS = 48, BATCH = 13 };
 
-int kin_bits_n_ways = KIN_N_WAYS;
+int kin_bits_n_variants = KIN_N_VARIANTS;
 
 uint64_t kin_bits_hash_f32(const float *x, size_t n, uint64_t seed) {
     for (size_t i = 0; i < n; i++) {
@@ -138,14 +138,14 @@ static bool are_alike(const kin_kernels *k, kin_matrix m, const float *x, kin_ac
     float y[2 * ROWS];
     bool alike = true;
     m.rows = 2 * ROWS;
-    for (int i = 0; i < kin_bits_n_ways * BATCH; i++) {
+    for (int i = 0; i < kin_bits_n_variants * BATCH; i++) {
         const int row = i % BATCH;
         const uint64_t want = kin_bits_hash_f32(expected + row * ROWS, ROWS, 0);
-        kin_kernels_ways[m.type] = (uint8_t)(i / BATCH);
+        kin_kernels_variants[m.type] = (uint8_t)(i / BATCH);
         multiply(k, &m, x + row * m.columns, 1, act, y);
         alike = alike && kin_bits_hash_f32(y, ROWS, 0) == want && kin_bits_hash_f32(y + ROWS, ROWS, 0) == want;
     }
-    kin_kernels_ways[m.type] = 0;
+    kin_kernels_variants[m.type] = 0;
     return alike;
 }
 

@@ -18,8 +18,8 @@ typedef struct kin_bits_case {
 // Returns the i-th case, NULL beyond the last.
 const kin_bits_case *kin_bits_at(int i);
 
-// The number of variants of row products to test (kernels/kernels.h): KIN_N_WAYS, or less if set.
-extern int kin_bits_n_ways;
+// The number of variants of row products to test (kernels/kernels.h): KIN_N_VARIANTS, or less if set.
+extern int kin_bits_n_variants;
 
 // Chains hashes of results. All NaNs hash alike: processors do not agree on their bits.
 uint64_t kin_bits_hash_f32(const float *x, size_t n, uint64_t seed);

@@ -53,10 +53,10 @@ static void on_message(void *user, uint32_t from, uint32_t epoch, kin_proto_mess
     kin_cluster *c = user;
     kin_membership_event e = {.link = from, .epoch = epoch, .progress_made = kin_cluster_progress_made(c)};
     switch (m->type) {
-    case KIN_FRAME_PROFILE: kin_cluster_take_profile(c, from, &m->profile); return;
-    case KIN_FRAME_MEASURED: kin_cluster_take_link(c, from, &m->measured); return;
+    case KIN_FRAME_PROFILE: kin_cluster_handle_profile(c, from, &m->profile); return;
+    case KIN_FRAME_MEASURED: kin_cluster_handle_measured(c, from, &m->measured); return;
     case KIN_FRAME_DEVICE:
-        if (kin_cluster_meets(c, from, &m->device)) return; // the membership gets it when the links are measured
+        if (kin_cluster_register_device(c, from, &m->device)) return; // the membership gets it when the links are measured
         e.kind = KIN_MEMBERSHIP_FACTS;
         e.facts = &m->device;
         break;
@@ -74,10 +74,10 @@ static void on_message(void *user, uint32_t from, uint32_t epoch, kin_proto_mess
         e.kind = m->next.is_open ? KIN_MEMBERSHIP_RING_OPENED : KIN_MEMBERSHIP_RING_CLOSED;
         e.reason = m->next.reason;
         break;
-    case KIN_FRAME_PREFETCHED: kin_cluster_take_prefetched(c, from, &m->prefetched); return;
+    case KIN_FRAME_PREFETCHED: kin_cluster_handle_prefetched(c, from, &m->prefetched); return;
     case KIN_FRAME_HAVE: relay_have(c, from, &m->have); return;
-    case KIN_FRAME_KEPT: kin_cluster_take_kept(c, from, m); return;
-    case KIN_FRAME_EVENTS: kin_cluster_take_events(c, from, &m->events); return;
+    case KIN_FRAME_KEPT: kin_cluster_handle_kept(c, from, m); return;
+    case KIN_FRAME_EVENTS: kin_cluster_handle_events(c, from, &m->events); return;
     default:
         kin_log(KIN_LOG_WARN, "%s sent %s, which a head does not accept",
                 kin_link_name(kin_connections_link(c->connections, from)), kin_frame_name(m->type));
@@ -96,21 +96,21 @@ static void on_lost(void *user, uint32_t number, const char *reason) {
     kin_cluster_act(user, &(kin_membership_event){.kind = kind, .link = number, .reason = reason});
 }
 
-static void take_control(kin_cluster *c, kin_link *link, const kin_proto_open *open) {
+static void accept_control(kin_cluster *c, kin_link *link, const kin_proto_open *open) {
     uint32_t number = kin_connections_add(c->connections, link);
     kin_membership_hello hello = {.id = open->id, .run = open->run, .name = open->name, .features = open->features};
     if (!number) return;
     kin_cluster_act(c, &(kin_membership_event){.kind = KIN_MEMBERSHIP_JOINS, .link = number, .hello = &hello});
     if (kin_cluster_device_of(c, number))
-        kin_cluster_forget_keeper(c, &open->id); // else it is refused, perhaps as a duplicate identity
+        kin_cluster_forget_replica(c, &open->id); // else it is refused, perhaps as a duplicate identity
 }
 
 // Relays a hop that its two members cannot open.
-static void take_relay(kin_cluster *c, kin_link *link, uint32_t epoch, const kin_proto_open *open) {
+static void accept_relay(kin_cluster *c, kin_link *link, uint32_t epoch, const kin_proto_open *open) {
     bool is_sender = open->role == KIN_PROTO_RING;
     int from = kin_assignment_find(c->plan, is_sender ? &open->id : &open->peer);
     int to = kin_assignment_find(c->plan, is_sender ? &open->peer : &open->id);
-    if (!kin_membership_takes(c->membership, epoch))
+    if (!kin_membership_accepts(c->membership, epoch))
         kin_endpoint_refuse(link, "busy: that plan is not active");
     else if (from < 0 || to != from + 1)
         kin_endpoint_refuse(link, "identity: these devices are not neighbours in this ring");
@@ -120,12 +120,12 @@ static void take_relay(kin_cluster *c, kin_link *link, uint32_t epoch, const kin
 
 static void on_link(void *user, kin_link *link, uint32_t epoch, const kin_proto_open *open) {
     kin_cluster *c = user;
-    if (kin_ring_member_take(&c->ring, link, epoch, open)) return;
+    if (kin_ring_member_accept(&c->ring, link, epoch, open)) return;
     switch (open->role) {
-    case KIN_PROTO_CONTROL: take_control(c, link, open); break;
-    case KIN_PROTO_OBSERVE: kin_cluster_take_status_link(c, link); break;
+    case KIN_PROTO_CONTROL: accept_control(c, link, open); break;
+    case KIN_PROTO_OBSERVE: kin_cluster_accept_status_link(c, link); break;
     case KIN_PROTO_RING:
-    case KIN_PROTO_BACK: take_relay(c, link, epoch, open); break;
+    case KIN_PROTO_BACK: accept_relay(c, link, epoch, open); break;
     default: kin_endpoint_refuse(link, "other: a head does not accept this kind of link"); break;
     }
 }
@@ -133,13 +133,13 @@ static void on_link(void *user, kin_link *link, uint32_t epoch, const kin_proto_
 static void relay_begun(void *user, const kin_proto_id *from, const kin_proto_id *to) {
     kin_cluster *c = user;
     const kin_membership_device *d = kin_cluster_device_with(c, from);
-    kin_cluster_say_apart(c, from, to, d ? d->ring_error : "");
+    kin_cluster_log_unreachable(c, from, to, d ? d->ring_error : "");
 }
 
 // ---- the active plan
 
 // Makes the planner's answer to that question the active plan.
-static void take_answer(kin_cluster *c, uint32_t question) {
+static void activate_answer(kin_cluster *c, uint32_t question) {
     kin_assignment **answer = kin_cluster_answer_of(c, question), *before = c->plan;
     c->plan = *answer;
     *answer = before;
@@ -213,8 +213,8 @@ static void send_plan(kin_cluster *c, const kin_membership_action *a) {
     fill_member(c, i, kin_assignment_behind(c->plan, i, -1), &m->plan.previous_id, &m->plan.previous);
     fill_group(c, i, &m->plan.group);
     kin_connections_send(c->connections, a->link, a->epoch, m);
-    kin_connections_tell(c->connections, a->link);
-    kin_cluster_introduce(c, a->link);
+    kin_connections_send_haves(c->connections, a->link);
+    kin_cluster_register_peer(c, a->link);
 }
 
 // ---- actions of the membership
@@ -225,7 +225,7 @@ static void connect_ring(kin_cluster *c) {
         kin_neighbours_connect(c->ring.neighbours, KIN_SIDE_NEXT, &to, NULL);
 }
 
-static void say_end(kin_cluster *c, const kin_membership_action *a) {
+static void send_end(kin_cluster *c, const kin_membership_action *a) {
     kin_proto_message m = {.type = KIN_FRAME_END};
     kin_label_set_sentence(m.end.reason, KIN_PROTO_MAX_REASON, a->text);
     kin_connections_send(c->connections, a->link, a->epoch, &m);
@@ -248,7 +248,7 @@ static void break_request(kin_cluster *c, const char *why) {
     kin_message_queue_interrupt(c->ring.in, true);
 }
 
-static void take_action(kin_cluster *c, const kin_membership_action *a) {
+static void apply_action(kin_cluster *c, const kin_membership_action *a) {
     switch (a->kind) {
     case KIN_MEMBERSHIP_ACCEPT: {
         kin_link *link = kin_connections_link(c->connections, a->link);
@@ -263,7 +263,7 @@ static void take_action(kin_cluster *c, const kin_membership_action *a) {
     case KIN_MEMBERSHIP_ASK: kin_cluster_ask_planner(c, a); break;
     case KIN_MEMBERSHIP_PREFETCH: kin_cluster_prefetch(c, a); break;
     case KIN_MEMBERSHIP_SEND_PLAN: send_plan(c, a); break;
-    case KIN_MEMBERSHIP_SEND_END: say_end(c, a); break;
+    case KIN_MEMBERSHIP_SEND_END: send_end(c, a); break;
     case KIN_MEMBERSHIP_OPEN_RING:
         c->wants_ring = true;
         c->reconnect_at = 0; // of an earlier epoch
@@ -322,7 +322,7 @@ static kin_border_set borders_of(const kin_assignment *plan) {
 // Publishes the snapshot for the computing thread.
 static void publish(kin_cluster *c) {
     uint32_t epoch = kin_membership_epoch(c->membership);
-    if (!kin_membership_takes(c->membership, epoch)) epoch = 0;
+    if (!kin_membership_accepts(c->membership, epoch)) epoch = 0;
     char doing[KIN_MEMBERSHIP_SENTENCE];
     describe(c, doing, sizeof doing);
     uv_mutex_lock(&c->mutex);
@@ -351,7 +351,7 @@ static void publish(kin_cluster *c) {
 // The head's place in the ring and in its group, where it is the last device.
 static void enter_epoch(kin_cluster *c) {
     uint32_t epoch = kin_membership_epoch(c->membership);
-    bool in_force = kin_membership_takes(c->membership, epoch);
+    bool in_force = kin_membership_accepts(c->membership, epoch);
     size_t frame_max = kin_proto_step_size_max((uint32_t)c->o.shard.n_batch, (uint32_t)c->o.model->hp.n_embd, c->o.wire_type);
     kin_ring_place place = {.epoch = in_force ? epoch : 0,
                             .frame_max = frame_max > KIN_FRAME_CAP_STEP ? KIN_FRAME_CAP_STEP : (uint32_t)frame_max};
@@ -381,12 +381,12 @@ static kin_cluster_action *queue_action(kin_cluster_actions *q) {
 
 static void run_queued(kin_cluster *c, const kin_cluster_action *a) {
     if (a->kind == KIN_CLUSTER_ACTS) {
-        take_action(c, &a->of_membership);
+        apply_action(c, &a->of_membership);
         return;
     }
     bool is_new = a->of_membership.epoch != c->entered;
-    if (is_new) take_answer(c, a->of_membership.question);
-    if (is_new) kin_cluster_meet_pages(c);
+    if (is_new) activate_answer(c, a->of_membership.question);
+    if (is_new) kin_cluster_register_page_peers(c);
     c->entered = a->of_membership.epoch;
     enter_epoch(c);
 }
@@ -460,7 +460,7 @@ static void on_wrong(void *arg) {
                .kind = KIN_MEMBERSHIP_WRONG, .epoch = epoch, .reason = why.text, .progress_made = kin_cluster_progress_made(c)});
 }
 
-void kin_cluster_say_wrong(kin_cluster *c, uint32_t epoch, const char *reason) {
+void kin_cluster_report_wrong(kin_cluster *c, uint32_t epoch, const char *reason) {
     uv_mutex_lock(&c->mutex);
     kin_err_set(&c->wrong, "%s", reason);
     c->wrong_epoch = epoch;
@@ -468,7 +468,7 @@ void kin_cluster_say_wrong(kin_cluster *c, uint32_t epoch, const char *reason) {
     kin_endpoint_call(c->ring.endpoint, on_wrong, c);
 }
 
-static void on_hop(void *user, kin_side side, uint32_t epoch, bool is_open, const char *reason) {
+static void on_head_hop(void *user, kin_side side, uint32_t epoch, bool is_open, const char *reason) {
     kin_cluster *c = user;
     if (side == KIN_SIDE_PREVIOUS) return; // the last member reports the state of that link
     if (!c->ring.is_next_open && !c->reconnect_at) c->reconnect_at = kin_clock_now() + RECONNECT_MS * UINT64_C(1000000);
@@ -487,7 +487,7 @@ static int withhold_private(kin_cluster *c, kin_err *err) {
         free(is_private);
         return KIN_FAIL;
     }
-    kin_chunk_store_withhold_take(c->chunks, is_private);
+    kin_chunk_store_set_private(c->chunks, is_private);
     return 0;
 }
 
@@ -505,7 +505,7 @@ static void open_chunk_server(kin_cluster *c) {
     kin_chunk_server_set_store(c->ring.server, c->chunks);
 }
 
-static void begin(void *arg) {
+static void begin_cluster(void *arg) {
     kin_cluster *c = arg;
     kin_err err;
     open_chunk_server(c);
@@ -521,7 +521,7 @@ static void begin(void *arg) {
     publish(c);
 }
 
-static void end(void *arg) {
+static void end_cluster(void *arg) {
     kin_cluster *c = arg;
     kin_connections_close(c->connections, KIN_GOODBYE_STOPPED);
     kin_status_subscribers_close(c->status.subscribers, "the head was stopped");
@@ -530,7 +530,7 @@ static void end(void *arg) {
     kin_relay_close(c->relay, "the head was stopped");
     c->relay = NULL;
     kin_ring_member_end(&c->ring, "the head was stopped");
-    kin_chunk_store_let_go(c->chunks);
+    kin_chunk_store_release(c->chunks);
     kin_discovery_close(c->discovery);
 }
 
@@ -540,7 +540,7 @@ void kin_cluster_on_begins(void *arg) {
     kin_cluster *c = arg;
     uint32_t generation = kin_completion_asked(&c->beginning), epoch = atomic_load(&c->wanted_epoch);
     // The epoch may have ended in the meantime.
-    bool can = kin_membership_takes(c->membership, epoch) && kin_membership_state_now(c->membership) == KIN_MEMBERSHIP_SERVING;
+    bool can = kin_membership_accepts(c->membership, epoch) && kin_membership_state_now(c->membership) == KIN_MEMBERSHIP_SERVING;
     if (can) {
         c->request_epoch = epoch;
         kin_cluster_begin_measuring(c, epoch, kin_clock_now());
@@ -599,7 +599,7 @@ static int open_all(kin_cluster *c, kin_err *err) {
                                                      .listen = c->o.listen,
                                                      .port = c->o.port},
                                         .callbacks = &callbacks,
-                                        .hop = on_hop,
+                                        .hop = on_head_hop,
                                         .is_busy = is_busy,
                                         .pack = kin_cluster_pack,
                                         .packed = kin_cluster_on_packed,
@@ -618,7 +618,7 @@ static int open_all(kin_cluster *c, kin_err *err) {
     if (kin_loopback_open(&c->computing.loopback, c->o.shard.n_batch, c->o.model->hp.n_embd, KIN_STEPS_IN_FLIGHT, err) != 0)
         return KIN_FAIL;
     if (open_membership(c, err) != 0) return KIN_FAIL;
-    return kin_endpoint_start(c->ring.endpoint, begin, c, err);
+    return kin_endpoint_start(c->ring.endpoint, begin_cluster, c, err);
 }
 
 static int check_batch(const kin_cluster_options *o, kin_err *err) {
@@ -653,7 +653,7 @@ void kin_cluster_close(kin_cluster *c) {
     if (!c) return;
     kin_cluster_settle_pages(c);
     kin_planning_stop(c->planning.thread); // its thread posts calls to the loop
-    kin_ring_member_stop(&c->ring, end, c);
+    kin_ring_member_stop(&c->ring, end_cluster, c);
     kin_connections_close(c->connections, NULL);
     kin_status_subscribers_close(c->status.subscribers, NULL);
     kin_relay_close(c->relay, NULL);

@@ -80,7 +80,7 @@ void kin_cluster_gather(kin_cluster *cluster);
 // Any thread: asks for the status of head and devices. Calls `take` in another thread, within about half a second, with JSON
 // (observe/status_json.h) that `take` must free; NULL: out of memory. Calls made before that are ignored. `take` is not called
 // after close has returned.
-void kin_cluster_ask_status(kin_cluster *cluster, void (*take)(void *user, char *text), void *user);
+void kin_cluster_ask_status(kin_cluster *cluster, void (*receive)(void *user, char *text), void *user);
 
 // Any thread: wakes the thread that waits for a step of the ring (kin_head_receive), so that it checks for other work.
 void kin_cluster_wake(kin_cluster *cluster);

@@ -69,7 +69,7 @@ typedef struct kin_cluster_planning {
 
 // Prefetching (cluster_prefetch.c): the head's own part of a better plan, and standby weights for the plans without one of the
 // devices.
-typedef struct kin_cluster_spares {
+typedef struct kin_cluster_standby {
     uint32_t own_ticket; // question whose part is packed, or was
     uint32_t epoch;      // 0: none; the epoch and number of devices that standby is for
     int n_devices;
@@ -77,10 +77,10 @@ typedef struct kin_cluster_spares {
     bool is_asked, is_known, rate_limited;
     uint32_t ticket;
     kin_time busy_at;                 // the last time a request ran
-    kin_planning_spares *plans;       // the planner's answer
+    kin_planning_standby *plans;      // the planner's answer
     bool has[KIN_MEMBERSHIP_DEVICES]; // by device index of the membership: it has everything, or cannot get it
     kin_assignment *scratch;
-} kin_cluster_spares;
+} kin_cluster_standby;
 
 // KV pages of sequences, on the devices' disks and on the head's.
 typedef struct kin_cluster_pages {
@@ -92,7 +92,7 @@ typedef struct kin_cluster_pages {
 // A query for the status from this process. Any thread sets it if none is pending, the loop's thread takes it.
 typedef struct kin_cluster_status_query {
     atomic_bool is_pending;
-    kin_status_take_fn take;
+    kin_status_report_fn receive;
     void *user;
 } kin_cluster_status_query;
 
@@ -154,7 +154,7 @@ struct kin_cluster {
     kin_relay *relay;
     kin_assignment *plan, *next, *asked; // active; prepared beside it; the planner's latest answer
     kin_cluster_planning planning;
-    kin_cluster_spares spares;
+    kin_cluster_standby standby;
     kin_cluster_pages pages;
     kin_cluster_status status;
     kin_cluster_steps steps;
@@ -193,7 +193,7 @@ const kin_membership_device *kin_cluster_device_with(const kin_cluster *c, const
 uint64_t kin_cluster_progress_made(const kin_cluster *c);
 
 // The computing thread: reports that the last member of that epoch sent something invalid.
-void kin_cluster_say_wrong(kin_cluster *c, uint32_t epoch, const char *reason);
+void kin_cluster_report_wrong(kin_cluster *c, uint32_t epoch, const char *reason);
 
 // Both are kin_mailbox_fn, of a kin_cluster.
 void kin_cluster_on_begins(void *cluster);
@@ -204,21 +204,21 @@ void kin_cluster_on_ends(void *cluster);
 int kin_cluster_open_planning(kin_cluster *c, kin_err *err);
 void kin_cluster_close_planning(kin_cluster *c);
 
-void kin_cluster_take_profile(kin_cluster *c, uint32_t from, const kin_proto_profile *m);
-void kin_cluster_take_link(kin_cluster *c, uint32_t from, const kin_proto_measured *m);
+void kin_cluster_handle_profile(kin_cluster *c, uint32_t from, const kin_proto_profile *m);
+void kin_cluster_handle_measured(kin_cluster *c, uint32_t from, const kin_proto_measured *m);
 
 // Logs, once for each pair, that neither reaches the other, and why.
-void kin_cluster_say_apart(kin_cluster *c, const kin_proto_id *from, const kin_proto_id *to, const char *reason);
+void kin_cluster_log_unreachable(kin_cluster *c, const kin_proto_id *from, const kin_proto_id *to, const char *reason);
 
 // Ends the measurements of a device whose control link is gone.
 void kin_cluster_forget_probes(kin_cluster *c, uint32_t link);
 
 // Handles a device's DEVICE message. True: the device measures its links first, and the membership gets the message later.
-bool kin_cluster_meets(kin_cluster *c, uint32_t from, const kin_proto_device *device);
+bool kin_cluster_register_device(kin_cluster *c, uint32_t from, const kin_proto_device *device);
 
-// Asks the planner for the plans without each of these devices (indices of the membership); kin_cluster_take_spares takes the
-// answer.
-void kin_cluster_ask_spares(kin_cluster *c, uint32_t number, const uint8_t *devices, int n_devices);
+// Asks the planner for the plans without each of these devices (indices of the membership); kin_cluster_handle_standby_plans
+// takes the answer.
+void kin_cluster_ask_standby(kin_cluster *c, uint32_t number, const uint8_t *devices, int n_devices);
 
 // Passes the membership's question to the planner.
 void kin_cluster_ask_planner(kin_cluster *c, const kin_membership_action *ask);
@@ -248,21 +248,21 @@ void kin_cluster_keep_next(kin_cluster *c);
 void kin_cluster_prefetch(kin_cluster *c, const kin_membership_action *a);
 bool kin_cluster_is_quiet(kin_cluster *c, kin_time now);      // no request for a second
 void kin_cluster_prefetch_tick(kin_cluster *c, kin_time now); // ten times a second: standby weights
-void kin_cluster_take_spares(kin_cluster *c);                 // handles the planner's answer, if there is one
+void kin_cluster_handle_standby_plans(kin_cluster *c);        // handles the planner's answer, if there is one
 // Handles a device's answer to PREFETCH.
-void kin_cluster_take_prefetched(kin_cluster *c, uint32_t from, const kin_proto_prefetched *m);
+void kin_cluster_handle_prefetched(kin_cluster *c, uint32_t from, const kin_proto_prefetched *m);
 
 // ---- cluster_pages.c; the loop's thread, except init
 
 void kin_cluster_init_pages(kin_cluster *c);
 void kin_cluster_open_pages(kin_cluster *c);
-void kin_cluster_settle_pages(kin_cluster *c); // the computing thread
-void kin_cluster_meet_pages(kin_cluster *c);   // called when a plan becomes active
+void kin_cluster_settle_pages(kin_cluster *c);        // the computing thread
+void kin_cluster_register_page_peers(kin_cluster *c); // called when a plan becomes active
 // Registers the other devices' addresses with that device.
-void kin_cluster_introduce(kin_cluster *c, uint32_t link);
-void kin_cluster_forget_keeper(kin_cluster *c, const kin_proto_id *id); // a restarted device may not store pages
+void kin_cluster_register_peer(kin_cluster *c, uint32_t link);
+void kin_cluster_forget_replica(kin_cluster *c, const kin_proto_id *id); // a restarted device may not store pages
 // Handles a device's KEPT.
-void kin_cluster_take_kept(kin_cluster *c, uint32_t from, const kin_proto_message *said);
+void kin_cluster_handle_kept(kin_cluster *c, uint32_t from, const kin_proto_message *said);
 
 // ---- cluster_requests.c
 
@@ -292,7 +292,7 @@ void kin_cluster_status_tick(kin_cluster *c, kin_time now);
 void kin_cluster_name_rows(kin_cluster *c);
 
 // Handles a device's EVENTS.
-void kin_cluster_take_events(kin_cluster *c, uint32_t from, const kin_proto_events *m);
+void kin_cluster_handle_events(kin_cluster *c, uint32_t from, const kin_proto_events *m);
 
 void kin_cluster_on_gather(void *cluster); // kin_mailbox_fn
-void kin_cluster_take_status_link(kin_cluster *c, kin_link *link);
+void kin_cluster_accept_status_link(kin_cluster *c, kin_link *link);

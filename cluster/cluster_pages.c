@@ -35,14 +35,14 @@ static bool next_device(const kin_cluster *c, int *i, uint32_t but, kin_proto_ke
     return false;
 }
 
-void kin_cluster_meet_pages(kin_cluster *c) {
+void kin_cluster_register_page_peers(kin_cluster *c) {
     kin_proto_kept kept = {0};
     if (!c->ring.pages) return;
     kin_page_fetch_forget(c->ring.pages);
     for (int i = 0; next_device(c, &i, 0, &kept);) kin_page_fetch_know(c->ring.pages, &kept.id, &kept.endpoint);
 }
 
-void kin_cluster_introduce(kin_cluster *c, uint32_t link) {
+void kin_cluster_register_peer(kin_cluster *c, uint32_t link) {
     kin_proto_message m = {.type = KIN_FRAME_KEPT, .kept = {.page_bytes = 1}};
     if (!c->ring.pages) return;
     for (int i = 0; next_device(c, &i, link, &m.kept);) kin_connections_send(c->connections, link, 0, &m);
@@ -50,7 +50,7 @@ void kin_cluster_introduce(kin_cluster *c, uint32_t link) {
 
 // ---- copies
 
-static bool is_keeper(const kin_cluster *c, const kin_proto_id *id) {
+static bool is_replica(const kin_cluster *c, const kin_proto_id *id) {
     for (int i = 0; i < c->pages.n_keepers; i++) {
         if (kin_proto_id_equal(&c->pages.keepers[i], id)) return true;
     }
@@ -69,15 +69,15 @@ static void forget_gone_keepers(kin_cluster *c) {
     }
 }
 
-static void note_keeper(kin_cluster *c, const kin_proto_id *id) {
+static void add_replica(kin_cluster *c, const kin_proto_id *id) {
     kin_cluster_pages *p = &c->pages;
-    if (is_keeper(c, id)) return;
+    if (is_replica(c, id)) return;
     if (p->n_keepers == KIN_MEMBERSHIP_DEVICES) forget_gone_keepers(c);
     kin_assert(p->n_keepers < KIN_MEMBERSHIP_DEVICES); // the others are members, as this one is
     p->keepers[p->n_keepers++] = *id;
 }
 
-void kin_cluster_forget_keeper(kin_cluster *c, const kin_proto_id *id) {
+void kin_cluster_forget_replica(kin_cluster *c, const kin_proto_id *id) {
     kin_cluster_pages *p = &c->pages;
     for (int i = 0; i < p->n_keepers; i++) {
         if (kin_proto_id_equal(&p->keepers[i], id)) p->keepers[i--] = p->keepers[--p->n_keepers];
@@ -87,19 +87,19 @@ void kin_cluster_forget_keeper(kin_cluster *c, const kin_proto_id *id) {
 // Returns the link of the replica: the next member after the i-th that stores pages; 0: the head.
 static uint32_t find_replica(const kin_cluster *c, int i) {
     for (int k = i + 1; k < c->plan->n_members; k++) {
-        uint32_t link = is_keeper(c, &c->plan->ids[k]) ? link_of(c, &c->plan->ids[k]) : 0;
+        uint32_t link = is_replica(c, &c->plan->ids[k]) ? link_of(c, &c->plan->ids[k]) : 0;
         if (link) return link;
     }
     return 0;
 }
 
-void kin_cluster_take_kept(kin_cluster *c, uint32_t from, const kin_proto_message *said) {
+void kin_cluster_handle_kept(kin_cluster *c, uint32_t from, const kin_proto_message *said) {
     const kin_membership_device *d = kin_cluster_device_of(c, from);
     kin_proto_message m = *said;
     if (!d || !c->ring.pages || !kin_connections_endpoint(c->connections, from, &m.kept.endpoint)) return;
     int i = kin_assignment_find(c->plan, &d->id);
     m.kept.id = d->id;
-    note_keeper(c, &d->id);
+    add_replica(c, &d->id);
     if (i < 0 || m.kept.n_names == 0) return;
     uint32_t replica = find_replica(c, i);
     c->pages.bytes += (uint64_t)m.kept.n_names * m.kept.page_bytes;

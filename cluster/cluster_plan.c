@@ -32,7 +32,7 @@ static void enter(kin_cluster *c, const kin_proto_id *id, const char *name, cons
     kin_measurements_set_device(c->planning.measurements, id, &facts);
 }
 
-void kin_cluster_take_profile(kin_cluster *c, uint32_t from, const kin_proto_profile *m) {
+void kin_cluster_handle_profile(kin_cluster *c, uint32_t from, const kin_proto_profile *m) {
     const kin_membership_device *d = kin_cluster_device_of(c, from);
     if (d) enter(c, &d->id, d->name, &m->facts);
 }
@@ -72,7 +72,7 @@ void kin_cluster_forget_probes(kin_cluster *c, uint32_t link) {
     kin_probe_schedule_lost(&c->planning.probes, link);
 }
 
-bool kin_cluster_meets(kin_cluster *c, uint32_t from, const kin_proto_device *device) {
+bool kin_cluster_register_device(kin_cluster *c, uint32_t from, const kin_proto_device *device) {
     const kin_membership_device *d = kin_cluster_device_of(c, from);
     if (kin_pairwise_tests_renew(c->planning.tests, from, device)) return true;
     if (!c->o.facts || !d || d->state != KIN_DEVICE_GREETED || !kin_measurements_device(c->planning.measurements, &d->id))
@@ -94,9 +94,9 @@ static unsigned port_of(const kin_cluster *c, const kin_membership_device *d) {
     return kin_connections_endpoint(c->connections, d->link, &e) ? e.port : 0;
 }
 
-void kin_cluster_say_apart(kin_cluster *c, const kin_proto_id *from, const kin_proto_id *to, const char *reason) {
+void kin_cluster_log_unreachable(kin_cluster *c, const kin_proto_id *from, const kin_proto_id *to, const char *reason) {
     const kin_membership_device *a = kin_cluster_device_with(c, from), *b = kin_cluster_device_with(c, to);
-    if (!a || !b || !kin_measurements_tells_apart(c->planning.measurements, from, to)) return;
+    if (!a || !b || !kin_measurements_note_unreachable(c->planning.measurements, from, to)) return;
     char sentence[KIN_MEMBERSHIP_APART_MAX];
     kin_log(KIN_LOG_WARN, "%s",
             kin_membership_apart(sentence, sizeof sentence, a->name, port_of(c, a), b->name, port_of(c, b), reason));
@@ -109,17 +109,17 @@ static bool other_end_tries(kin_cluster *c, const kin_membership_device *d, cons
     if (!other || !kin_connections_link(c->connections, other->link)) return false;
     if (!kin_measurements_has_failed(c->planning.measurements, &other->id, &d->id))
         return kin_probe_schedule_add(&c->planning.probes, other->link, d->link, true);
-    kin_cluster_say_apart(c, &d->id, &other->id, reason);
+    kin_cluster_log_unreachable(c, &d->id, &other->id, reason);
     return false;
 }
 
-static void take_link(kin_cluster *c, uint32_t from, const kin_proto_measured *m) {
+static void record_link(kin_cluster *c, uint32_t from, const kin_proto_measured *m) {
     const kin_membership_device *d = kin_cluster_device_of(c, from), *other = kin_cluster_device_with(c, &m->id);
     kin_link_facts there = {m->rtt_s, m->to_bytes_s}, back = {m->rtt_s, m->from_bytes_s};
     bool failed = m->reason[0];
     // A device that tried because the other end had failed answers for the other end's test.
     uint32_t test = d && other && kin_measurements_has_failed(c->planning.measurements, &other->id, &d->id) ? other->link : from;
-    if (!d || !kin_measurements_take(c->planning.measurements, &d->id, &m->id, failed ? NULL : &there, failed ? NULL : &back))
+    if (!d || !kin_measurements_store(c->planning.measurements, &d->id, &m->id, failed ? NULL : &there, failed ? NULL : &back))
         return;
     if (failed && other_end_tries(c, d, other, m->reason)) return;
     bool in_time = kin_pairwise_tests_answered(c->planning.tests, test);
@@ -128,9 +128,9 @@ static void take_link(kin_cluster *c, uint32_t from, const kin_proto_measured *m
         kin_cluster_act(c, &(kin_membership_event){.kind = KIN_MEMBERSHIP_DRIFT});
 }
 
-void kin_cluster_take_link(kin_cluster *c, uint32_t from, const kin_proto_measured *m) {
+void kin_cluster_handle_measured(kin_cluster *c, uint32_t from, const kin_proto_measured *m) {
     kin_probe_schedule_end(&c->planning.probes, from);
-    take_link(c, from, m);
+    record_link(c, from, m);
     probe_next(c);
 }
 
@@ -183,8 +183,8 @@ static void ask_planner(kin_cluster *c, const kin_membership_action *ask) {
     kin_planning_ask(c->planning.thread, question_about(c, ask->question, ask->devices, ask->n_devices));
 }
 
-void kin_cluster_ask_spares(kin_cluster *c, uint32_t number, const uint8_t *devices, int n_devices) {
-    kin_planning_ask_spares(c->planning.thread, question_about(c, number, devices, n_devices));
+void kin_cluster_ask_standby(kin_cluster *c, uint32_t number, const uint8_t *devices, int n_devices) {
+    kin_planning_ask_standby(c->planning.thread, question_about(c, number, devices, n_devices));
 }
 
 // Stores why there is no plan. why NULL: there is one, or there may be one later.
@@ -200,7 +200,7 @@ static void note_no_plan(kin_cluster *c, const kin_err *why, int n_devices) {
     if (is_new) c->planning.give_up_at = kin_clock_now() + GIVE_UP_MS * UINT64_C(1000000);
 }
 
-static void say_no_plan(kin_cluster *c, uint32_t question, const char *why) {
+static void report_no_plan(kin_cluster *c, uint32_t question, const char *why) {
     kin_cluster_act(c, &(kin_membership_event){.kind = KIN_MEMBERSHIP_NO_PLAN, .question = question, .reason = why});
 }
 
@@ -213,10 +213,10 @@ void kin_cluster_ask_planner(kin_cluster *c, const kin_membership_action *ask) {
     kin_err_set(&err, "%d of %d devices have joined; see the messages of 'kin join' on the others", ask->n_devices,
                 c->o.n_expected);
     note_no_plan(c, NULL, ask->n_devices);
-    say_no_plan(c, ask->question, err.text);
+    report_no_plan(c, ask->question, err.text);
 }
 
-static void say_planned(kin_cluster *c, uint32_t question, const kin_assignment *p) {
+static void report_plan(kin_cluster *c, uint32_t question, const kin_assignment *p) {
     kin_membership_stage stages[KIN_FACTS_MAX_DEVICES];
     for (int i = 1; i < p->n_members; i++) {
         kin_cluster_fill_plan(c, p, i, &c->message->plan);
@@ -230,14 +230,14 @@ static void say_planned(kin_cluster *c, uint32_t question, const kin_assignment 
 // Without a plan no device is left out of it: the devices that were now wait for the next one.
 static void forget_left_out(kin_cluster *c) {
     const kin_proto_message m = {.type = KIN_FRAME_LEFT_OUT};
-    if (kin_membership_takes(c->membership, kin_membership_epoch(c->membership))) return; // the active plan continues
+    if (kin_membership_accepts(c->membership, kin_membership_epoch(c->membership))) return; // the active plan continues
     for (int i = 0; i < KIN_MEMBERSHIP_DEVICES; i++) {
         const kin_membership_device *d = kin_membership_device_at(c->membership, i);
         if (d && d->state == KIN_DEVICE_JOINED) kin_connections_send(c->connections, d->link, 0, &m);
     }
 }
 
-static void take_answer(kin_cluster *c, kin_planning_answer *a) {
+static void handle_answer(kin_cluster *c, kin_planning_answer *a) {
     if (a->question != c->planning.question) return; // there is a later question
     kin_assignment *p = c->asked;
     int rc = a->has_plan ? 0 : KIN_FAIL;
@@ -247,10 +247,10 @@ static void take_answer(kin_cluster *c, kin_planning_answer *a) {
     }
     note_no_plan(c, rc == 0 ? NULL : &a->why, a->n - 1);
     if (rc == 0) {
-        say_planned(c, a->question, p);
+        report_plan(c, a->question, p);
         return;
     }
-    say_no_plan(c, a->question, a->why.text);
+    report_no_plan(c, a->question, a->why.text);
     forget_left_out(c);
 }
 
@@ -267,7 +267,7 @@ static void log_left_out(kin_cluster *c, const kin_proto_id *id, const kin_membe
     }
 }
 
-static void tell_left_out(kin_cluster *c, const kin_planning_reasons *r) {
+static void send_left_out(kin_cluster *c, const kin_planning_reasons *r) {
     kin_proto_message m = {.type = KIN_FRAME_LEFT_OUT};
     if (r->question != c->planning.question) return; // there is a later question
     for (int i = 1; i < r->n; i++) {
@@ -283,7 +283,7 @@ static void tell_left_out(kin_cluster *c, const kin_planning_reasons *r) {
 
 void kin_cluster_on_measure(void *arg) {
     kin_cluster *c = arg;
-    if (c->o.calls.take_measured) kin_cluster_poll_begin(c, &c->planning.measure);
+    if (c->o.calls.add_measured) kin_cluster_poll_begin(c, &c->planning.measure);
 }
 
 static kin_measured measured_of(const kin_proto_status *s) {
@@ -328,32 +328,32 @@ static void collect(kin_cluster *c, kin_planner_measured *m) {
 
 // Passes the times to the planner, in its own thread, where they may take as long as a plan.
 static void end_measuring(kin_cluster *c) {
-    if (!kin_membership_takes(c->membership, c->planning.measured_epoch)) {
+    if (!kin_membership_accepts(c->membership, c->planning.measured_epoch)) {
         kin_completion_done(&c->planning.measure.completion, c->planning.measure.generation, true);
         return;
     }
     kin_planner_measured m;
     collect(c, &m);
-    kin_planning_tell(c->planning.thread, c->planning.measure.generation, &m);
+    kin_planning_add_measurement(c->planning.thread, c->planning.measure.generation, &m);
 }
 
 // kin_mailbox_fn: handles what the planning thread has done.
-static void take_planned(void *arg) {
+static void handle_planning(void *arg) {
     kin_cluster *c = arg;
     uint32_t generation;
     bool asks;
-    if (kin_planning_take_round(c->planning.thread, &generation, &asks)) {
+    if (kin_planning_pop_round(c->planning.thread, &generation, &asks)) {
         if (asks) kin_cluster_act(c, &(kin_membership_event){.kind = KIN_MEMBERSHIP_DRIFT});
         kin_completion_done(&c->planning.measure.completion, generation, true);
     }
-    if (kin_planning_take_answer(c->planning.thread, c->planning.answer)) take_answer(c, c->planning.answer);
-    if (kin_planning_take_reasons(c->planning.thread, c->planning.reasons)) tell_left_out(c, c->planning.reasons);
-    kin_cluster_take_spares(c);
+    if (kin_planning_pop_answer(c->planning.thread, c->planning.answer)) handle_answer(c, c->planning.answer);
+    if (kin_planning_pop_reasons(c->planning.thread, c->planning.reasons)) send_left_out(c, c->planning.reasons);
+    kin_cluster_handle_standby_plans(c);
 }
 
 static void planning_is_done(void *user) {
     kin_cluster *c = user;
-    kin_endpoint_call(c->ring.endpoint, take_planned, c);
+    kin_endpoint_call(c->ring.endpoint, handle_planning, c);
 }
 
 static double measure_pause_ms(const kin_cluster *c) {
@@ -381,7 +381,7 @@ void kin_cluster_planning_tick(kin_cluster *c, kin_time now) {
 }
 
 void kin_cluster_measure(kin_cluster *c) {
-    if (c->o.calls.take_measured) kin_cluster_wait_for_poll(c, &c->planning.measure, kin_cluster_on_measure);
+    if (c->o.calls.add_measured) kin_cluster_wait_for_poll(c, &c->planning.measure, kin_cluster_on_measure);
 }
 
 // ---- opening and closing

@@ -6,7 +6,7 @@
 #include "cluster/cluster_impl.h"
 #include "pure/proto/id.h"
 
-#define SPARE UINT32_C(0x80000000) // tickets of standby orders; others are questions
+#define STANDBY UINT32_C(0x80000000) // tickets of standby orders; others are questions
 
 enum {
     SPARE_MS = 3000, // time with the same plan and devices, before standby weights are ordered
@@ -47,8 +47,8 @@ static bool has_work(const kin_windows *windows, const kin_windows *but) {
 static void prefetch_own(kin_cluster *c, uint32_t question) {
     const kin_assignment *p = *kin_cluster_answer_of(c, question), *now = c->plan;
     kin_prepacking_job *job = c->ring.job;
-    if (question == c->spares.own_ticket) return; // only the rate limit would differ
-    c->spares.own_ticket = job->ticket = question;
+    if (question == c->standby.own_ticket) return; // only the rate limit would differ
+    c->standby.own_ticket = job->ticket = question;
     job->windows = p->windows[0].windows;
     job->but = now->windows[0].windows;
     bool is_whole = kin_share_is_whole(&p->shares[0]); // a share is packed when its plan begins
@@ -76,7 +76,7 @@ void kin_cluster_prefetch(kin_cluster *c, const kin_membership_action *a) {
     m->prefetch.rate_limited = a->rate_limited;
     kin_cluster_fill_plan(c, p, i, &m->prefetch.plan);
     kin_connections_send(c->connections, a->link, 0, m);
-    kin_connections_tell(c->connections, a->link);
+    kin_connections_send_haves(c->connections, a->link);
 }
 
 // ---- standby: what the others would need if a device were lost
@@ -101,8 +101,8 @@ static void mark(bool *layers, const kin_windows *windows, bool value) {
 
 // Marks the layers of device `id` in the plan without device i of the question.
 static void mark_of_plan(kin_cluster *c, int i, const kin_proto_id *id, bool *layers) {
-    const kin_planning_spares *s = c->spares.plans;
-    kin_assignment *scratch = c->spares.scratch;
+    const kin_planning_standby *s = c->standby.plans;
+    kin_assignment *scratch = c->standby.scratch;
     kin_err err;
     if (!s->has[i]) return;
     if (kin_assignment_lay_out(scratch, &s->plans[i], s->ids, c->o.model, (int)c->o.shard.kv_type, &err) != 0) return;
@@ -111,7 +111,7 @@ static void mark_of_plan(kin_cluster *c, int i, const kin_proto_id *id, bool *la
 }
 
 // Makes each layer a window: a device fetches as many as its disk may hold.
-static void fill_spare(kin_proto_plan *plan, const bool *layers, int n_layer) {
+static void fill_standby_plan(kin_proto_plan *plan, const bool *layers, int n_layer) {
     plan->n_windows = 0;
     for (int il = 0; il < n_layer && plan->n_windows < KIN_MAX_WINDOWS; il++) {
         if (!layers[il]) continue;
@@ -122,9 +122,9 @@ static void fill_spare(kin_proto_plan *plan, const bool *layers, int n_layer) {
     plan->n_rounds = (uint16_t)(plan->n_windows ? plan->n_windows : 1);
 }
 
-static void order_spare(kin_cluster *c, int i) {
+static void order_standby(kin_cluster *c, int i) {
     const kin_membership_device *d = kin_membership_device_at(c->membership, i);
-    const kin_planning_spares *s = c->spares.plans;
+    const kin_planning_standby *s = c->standby.plans;
     bool layers[KIN_PROTO_MAX_LAYERS] = {false};
     for (int k = 1; k < s->n; k++) {
         if (!kin_proto_id_equal(&s->ids[k], &d->id)) mark_of_plan(c, k, &d->id, layers);
@@ -134,41 +134,41 @@ static void order_spare(kin_cluster *c, int i) {
     if (has_whole) mark(layers, &c->plan->windows[now].windows, false);
     kin_proto_message *m = c->message;
     m->type = KIN_FRAME_PREFETCH;
-    m->prefetch.ticket = c->spares.ticket;
-    m->prefetch.purpose = KIN_PROTO_FOR_SPARE;
-    m->prefetch.rate_limited = c->spares.rate_limited;
+    m->prefetch.ticket = c->standby.ticket;
+    m->prefetch.purpose = KIN_PROTO_FOR_STANDBY;
+    m->prefetch.rate_limited = c->standby.rate_limited;
     kin_cluster_fill_plan(c, c->plan, 1, &m->prefetch.plan); // its windows are replaced below
     m->prefetch.plan.group = (kin_proto_group){0};           // whole layers
-    fill_spare(&m->prefetch.plan, layers, c->o.model->hp.n_layer);
-    c->spares.has[i] = m->prefetch.plan.n_windows == 0;
-    if (c->spares.has[i]) return;
+    fill_standby_plan(&m->prefetch.plan, layers, c->o.model->hp.n_layer);
+    c->standby.has[i] = m->prefetch.plan.n_windows == 0;
+    if (c->standby.has[i]) return;
     kin_connections_send(c->connections, d->link, 0, m);
-    kin_connections_tell(c->connections, d->link);
+    kin_connections_send_haves(c->connections, d->link);
 }
 
-static void order_spares(kin_cluster *c) {
+static void order_all_standby(kin_cluster *c) {
     uint8_t devices[KIN_MEMBERSHIP_DEVICES];
     int n = list_devices(c, devices);
     for (int i = 0; i < n; i++) {
-        if (!c->spares.has[devices[i]]) order_spare(c, devices[i]);
+        if (!c->standby.has[devices[i]]) order_standby(c, devices[i]);
     }
 }
 
-void kin_cluster_take_spares(kin_cluster *c) {
-    kin_cluster_spares *s = &c->spares;
-    if (!kin_planning_take_spares(c->planning.thread, s->plans) || s->plans->number != s->ticket || !s->epoch) return;
+void kin_cluster_handle_standby_plans(kin_cluster *c) {
+    kin_cluster_standby *s = &c->standby;
+    if (!kin_planning_pop_standby(c->planning.thread, s->plans) || s->plans->number != s->ticket || !s->epoch) return;
     s->is_known = true;
-    order_spares(c);
+    order_all_standby(c);
 }
 
 bool kin_cluster_is_quiet(kin_cluster *c, kin_time now) {
-    if (kin_membership_n_requests(c->membership) > 0) c->spares.busy_at = now;
-    return c->spares.busy_at == 0 || kin_clock_ms(c->spares.busy_at, now) >= QUIET_MS;
+    if (kin_membership_n_requests(c->membership) > 0) c->standby.busy_at = now;
+    return c->standby.busy_at == 0 || kin_clock_ms(c->standby.busy_at, now) >= QUIET_MS;
 }
 
 // A plan that is being prepared comes first; standby is then for the plan after it.
 void kin_cluster_prefetch_tick(kin_cluster *c, kin_time now) {
-    kin_cluster_spares *s = &c->spares;
+    kin_cluster_standby *s = &c->standby;
     uint8_t devices[KIN_MEMBERSHIP_DEVICES];
     uint32_t epoch = kin_membership_epoch(c->membership);
     int n = list_devices(c, devices);
@@ -184,27 +184,27 @@ void kin_cluster_prefetch_tick(kin_cluster *c, kin_time now) {
         memset(s->has, 0, sizeof s->has);
     } else if (!s->is_asked && kin_clock_ms(s->since, now) >= SPARE_MS) {
         s->is_asked = true;
-        s->ticket = SPARE | (s->ticket + 1);
+        s->ticket = STANDBY | (s->ticket + 1);
         s->rate_limited = rate_limited;
-        kin_cluster_ask_spares(c, s->ticket, devices, n);
+        kin_cluster_ask_standby(c, s->ticket, devices, n);
     } else if (s->is_known && s->rate_limited != rate_limited) {
         s->rate_limited = rate_limited;
-        order_spares(c);
+        order_all_standby(c);
     }
 }
 
-static void take_spare(kin_cluster *c, uint32_t from, const kin_proto_prefetched *m) {
-    for (int i = 0; i < KIN_MEMBERSHIP_DEVICES && m->ticket == c->spares.ticket; i++) {
+static void handle_standby(kin_cluster *c, uint32_t from, const kin_proto_prefetched *m) {
+    for (int i = 0; i < KIN_MEMBERSHIP_DEVICES && m->ticket == c->standby.ticket; i++) {
         const kin_membership_device *d = kin_membership_device_at(c->membership, i);
-        if (d && d->link == from) c->spares.has[i] = m->is_here || m->reason[0];
+        if (d && d->link == from) c->standby.has[i] = m->is_here || m->reason[0];
     }
 }
 
 // ---- answers
 
-void kin_cluster_take_prefetched(kin_cluster *c, uint32_t from, const kin_proto_prefetched *m) {
-    if (m->ticket & SPARE) {
-        take_spare(c, from, m);
+void kin_cluster_handle_prefetched(kin_cluster *c, uint32_t from, const kin_proto_prefetched *m) {
+    if (m->ticket & STANDBY) {
+        handle_standby(c, from, m);
         return;
     }
     kin_cluster_act(c, &(kin_membership_event){.kind = KIN_MEMBERSHIP_PREFETCHED,
@@ -218,13 +218,13 @@ void kin_cluster_take_prefetched(kin_cluster *c, uint32_t from, const kin_proto_
 // ---- opening and closing
 
 int kin_cluster_open_prefetch(kin_cluster *c, kin_err *err) {
-    c->spares.plans = calloc(1, sizeof *c->spares.plans);
-    c->spares.scratch = calloc(1, sizeof *c->spares.scratch);
-    if (!c->spares.plans || !c->spares.scratch) return kin_err_set(err, "out of memory");
+    c->standby.plans = calloc(1, sizeof *c->standby.plans);
+    c->standby.scratch = calloc(1, sizeof *c->standby.scratch);
+    if (!c->standby.plans || !c->standby.scratch) return kin_err_set(err, "out of memory");
     return 0;
 }
 
 void kin_cluster_close_prefetch(kin_cluster *c) {
-    free(c->spares.plans);
-    free(c->spares.scratch);
+    free(c->standby.plans);
+    free(c->standby.scratch);
 }

@@ -21,7 +21,7 @@ static void broken(void *user, kin_err *err) {
 
 static void wrong(void *user, const char *reason) {
     kin_cluster *c = user;
-    kin_cluster_say_wrong(c, c->computing.epoch, reason);
+    kin_cluster_report_wrong(c, c->computing.epoch, reason);
 }
 
 static kin_steps steps_of(const kin_cluster *c, int n_rounds) {

@@ -18,7 +18,7 @@ void kin_cluster_name_rows(kin_cluster *c) {
     kin_timeline_place(c->o.timeline, c->o.name, &c->plan->windows[0].windows);
 }
 
-void kin_cluster_take_events(kin_cluster *c, uint32_t from, const kin_proto_events *m) {
+void kin_cluster_handle_events(kin_cluster *c, uint32_t from, const kin_proto_events *m) {
     const kin_membership_device *d = kin_cluster_device_of(c, from);
     if (!c->o.timeline || !d) return;
     int64_t ahead = kin_link_stats_now(kin_connections_link(c->connections, from)).clock_ahead_ns;
@@ -95,7 +95,7 @@ static void describe_head(kin_cluster *c, kin_status_json_head *h, char doing[KI
                                 .n_layer = c->o.model->hp.n_layer,
                                 .n_ctx = c->o.shard.n_ctx,
                                 .n_sequences = (int)atomic_load(&counts->n_running),
-                                .n_sequences_total = atomic_load(&counts->n_texts),
+                                .n_sequences_total = atomic_load(&counts->n_sequences),
                                 .n_prompt = atomic_load(&counts->n_prompt),
                                 .n_generated = atomic_load(&counts->n_generated),
                                 .tokens_per_s = c->status.tokens_per_s,
@@ -117,7 +117,7 @@ static void add_device(kin_cluster *c, kin_status_json *r, const kin_membership_
 }
 
 static void add_own(kin_cluster *c, kin_status_json *r) {
-    bool planned = c->plan->n_rounds > 0 && kin_membership_takes(c->membership, kin_membership_epoch(c->membership));
+    bool planned = c->plan->n_rounds > 0 && kin_membership_accepts(c->membership, kin_membership_epoch(c->membership));
     r->members[r->n_members++] = (kin_status_json_member){.sample = c->status.own_sample,
                                                           .stage = planned ? c->plan->n_members : 0,
                                                           .windows = planned ? &c->plan->windows[0] : NULL,
@@ -155,21 +155,21 @@ int kin_cluster_open_status(kin_cluster *c, kin_err *err) {
 
 static void on_status_query(void *arg) {
     kin_cluster *c = arg;
-    kin_status_take_fn take = c->status.query.take;
+    kin_status_report_fn receive = c->status.query.receive;
     void *user = c->status.query.user;
     atomic_store(&c->status.query.is_pending, false);
-    kin_status_subscribers_ask(c->status.subscribers, take, user);
+    kin_status_subscribers_ask(c->status.subscribers, receive, user);
 }
 
-void kin_cluster_ask_status(kin_cluster *c, kin_status_take_fn take, void *user) {
+void kin_cluster_ask_status(kin_cluster *c, kin_status_report_fn receive, void *user) {
     kin_cluster_status_query *q = &c->status.query;
     if (atomic_exchange(&q->is_pending, true)) return;
-    q->take = take;
+    q->receive = receive;
     q->user = user;
     kin_endpoint_call(c->ring.endpoint, on_status_query, c); // fails only while the cluster is being closed
 }
 
-void kin_cluster_take_status_link(kin_cluster *c, kin_link *link) {
+void kin_cluster_accept_status_link(kin_cluster *c, kin_link *link) {
     if (kin_status_subscribers_add(c->status.subscribers, link))
         kin_endpoint_send_accept(c->ring.endpoint, link);
     else

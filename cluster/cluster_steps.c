@@ -46,11 +46,11 @@ static void leave_out(kin_cluster *c, const kin_lost_step_found *found, uint32_t
                                                .progress_made = kin_cluster_progress_made(c)});
 }
 
-static void take_answers(kin_cluster *c, kin_time now, uint32_t epoch, const kin_step_place *own) {
+static void compare_places(kin_cluster *c, kin_time now, uint32_t epoch, const kin_step_place *own) {
     kin_step_place places[KIN_LOST_STEP_MEMBERS];
     int n = c->plan->n_members - 1;
     for (int m = 0; m < n; m++) places[m] = place_of(c, m + 1, epoch);
-    kin_lost_step_found found = kin_lost_step_take(&c->steps.lost, now, places, n, own);
+    kin_lost_step_found found = kin_lost_step_compare(&c->steps.lost, now, places, n, own);
     if (found.kind != KIN_LOST_STEP_NONE) leave_out(c, &found, epoch);
 }
 
@@ -60,7 +60,7 @@ void kin_cluster_steps_tick(kin_cluster *c, kin_time now) {
         kin_membership_state_now(c->membership) == KIN_MEMBERSHIP_SERVING && kin_membership_n_requests(c->membership) > 0;
     kin_step_place own = {.is_known = true};
     if (is_up && c->plan->n_members > 1) own = own_place(c, epoch);
-    if (kin_lost_step_look(&c->steps.lost, now, epoch, &own)) {
+    if (kin_lost_step_is_due(&c->steps.lost, now, epoch, &own)) {
         c->steps.until = now + POLL_NS;
         kin_connections_ask(c->connections);
         return;
@@ -68,5 +68,5 @@ void kin_cluster_steps_tick(kin_cluster *c, kin_time now) {
     if (!c->steps.until || (now < c->steps.until && !kin_connections_has_answered(c->connections))) return;
     c->steps.until = 0;
     kin_connections_ask_no_more(c->connections);
-    if (own.n_left > own.n_came) take_answers(c, now, epoch, &own);
+    if (own.n_left > own.n_came) compare_places(c, now, epoch, &own);
 }

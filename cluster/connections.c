@@ -64,26 +64,26 @@ static void send_missed(peer *to) {
     }
 }
 
-static void tell_others(const peer *from, const uint8_t *bytes, size_t n) {
+static void forward_have(const peer *from, const uint8_t *bytes, size_t n) {
     kin_connections *c = from->connections;
     for (int i = 0; i < KIN_CONNECTIONS_MAX; i++) {
         if (c->peers[i].link && &c->peers[i] != from) send_have(&c->peers[i], from, bytes, n);
     }
 }
 
-static void tell_gone(const peer *p) {
+static void send_gone(const peer *p) {
     static const uint8_t nothing;
     uint8_t bytes[256];
     kin_proto_have gone = {.model = p->model, .id = p->id, .n_chunks = 1, .bitmap = &nothing};
     size_t n = kin_proto_size_have(&gone);
     kin_assert(n <= sizeof bytes);
     kin_proto_encode_have(bytes, n, &gone);
-    tell_others(p, bytes, n);
+    forward_have(p, bytes, n);
 }
 
 static void forget(peer *p) {
     p->link = NULL;
-    if (p->have) tell_gone(p);
+    if (p->have) send_gone(p);
     free(p->have);
     p->have = NULL;
 }
@@ -101,7 +101,7 @@ void kin_connections_close(kin_connections *c, const char *reason) {
     free(c);
 }
 
-static peer *find(const kin_connections *c, uint32_t number) {
+static peer *find_peer(const kin_connections *c, uint32_t number) {
     for (int i = 0; i < KIN_CONNECTIONS_MAX; i++) {
         if (c->peers[i].link && c->peers[i].number == number) return (peer *)&c->peers[i];
     }
@@ -109,17 +109,17 @@ static peer *find(const kin_connections *c, uint32_t number) {
 }
 
 kin_link *kin_connections_link(const kin_connections *c, uint32_t number) {
-    const peer *p = find(c, number);
+    const peer *p = find_peer(c, number);
     return p ? p->link : NULL;
 }
 
 void kin_connections_drop(kin_connections *c, uint32_t number, const char *reason) {
-    peer *p = find(c, number);
+    peer *p = find_peer(c, number);
     if (p) drop(p, reason);
 }
 
 bool kin_connections_endpoint(const kin_connections *c, uint32_t number, kin_proto_endpoint *out) {
-    const peer *p = find(c, number);
+    const peer *p = find_peer(c, number);
     if (!p || !p->has_facts) return false;
     *out = p->endpoint;
     // The address that the head sees is the last resort: other devices may have another name for that link, or another path.
@@ -134,7 +134,7 @@ bool kin_connections_endpoint(const kin_connections *c, uint32_t number, kin_pro
 // ---- messages to devices
 
 bool kin_connections_send(kin_connections *c, uint32_t number, uint32_t epoch, const kin_proto_message *m) {
-    peer *p = find(c, number);
+    peer *p = find_peer(c, number);
     kin_link_sent sent = p ? kin_endpoint_send_message(p->link, epoch, m) : KIN_LINK_SHUT;
     if (sent == KIN_LINK_FULL) p->is_unresponsive = true;
     return sent == KIN_LINK_SENT || sent == KIN_LINK_QUEUED;
@@ -172,7 +172,7 @@ static bool comes_in_order(const peer *p, kin_frame_type type) {
     return p->has_facts || type == KIN_FRAME_PROFILE || type == KIN_FRAME_DEVICE;
 }
 
-static void take_message(peer *p, uint32_t epoch, kin_proto_message *m) {
+static void handle_message(peer *p, uint32_t epoch, kin_proto_message *m) {
     const kin_connections *c = p->connections;
     if (!comes_in_order(p, m->type)) {
         throw_out(p, "it sent a message before its profile");
@@ -195,7 +195,7 @@ static void peer_frame(void *user, kin_link *link, const kin_frame *frame, const
     kin_err err;
     kin_proto_message *m = &p->connections->message;
     if (kin_proto_decode(frame->type, payload, frame->length, m, &err) == 0)
-        take_message(p, frame->epoch, m);
+        handle_message(p, frame->epoch, m);
     else
         throw_out(p, err.text);
 }
@@ -225,7 +225,7 @@ uint32_t kin_connections_add(kin_connections *c, kin_link *link) {
 // ---- parts of the model
 
 void kin_connections_relay(kin_connections *c, uint32_t number, const kin_proto_have *have) {
-    peer *from = find(c, number);
+    peer *from = find_peer(c, number);
     size_t n = kin_proto_size_have(have);
     uint8_t *bytes = from ? malloc(n) : NULL;
     if (from && !bytes) kin_log(KIN_LOG_WARN, "no memory to tell others what %s has of the model", kin_link_name(from->link));
@@ -236,11 +236,11 @@ void kin_connections_relay(kin_connections *c, uint32_t number, const kin_proto_
     from->n_have = n;
     from->model = have->model;
     from->id = have->id;
-    tell_others(from, bytes, n);
+    forward_have(from, bytes, n);
 }
 
-void kin_connections_tell(kin_connections *c, uint32_t number) {
-    peer *to = find(c, number);
+void kin_connections_send_haves(kin_connections *c, uint32_t number) {
+    peer *to = find_peer(c, number);
     for (int i = 0; i < KIN_CONNECTIONS_MAX && to; i++) {
         const peer *p = &c->peers[i];
         if (p->link && p != to && p->have) send_have(to, p, p->have, p->n_have);
@@ -271,7 +271,7 @@ void kin_connections_ask_no_more(kin_connections *c) {
 }
 
 kin_status_sample kin_connections_sample_of(const kin_connections *c, uint32_t number) {
-    const peer *p = find(c, number);
+    const peer *p = find_peer(c, number);
     if (!p) return (kin_status_sample){0};
     kin_status_sample sample = p->sample;
     sample.rtt_ns = kin_link_stats_now(p->link).rtt_ns;

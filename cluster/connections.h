@@ -46,7 +46,7 @@ void kin_connections_tick(kin_connections *connections);
 // Tells the other devices which parts of the model this one offers, and stores them.
 void kin_connections_relay(kin_connections *connections, uint32_t number, const kin_proto_have *have);
 // Tells one device what the others offer. When a device is gone, all others are told, too.
-void kin_connections_tell(kin_connections *connections, uint32_t number);
+void kin_connections_send_haves(kin_connections *connections, uint32_t number);
 
 // ---- status
 

@@ -15,7 +15,7 @@ enum {
     HANG_MS = 120000,  // one operation of 512 tokens may take half a minute on a slow processor
     STEPS_BYTES = 600, // bytes between two ticks: more than heartbeats
     STEPS_MS = 3000,   // after the last ones
-    PATIENT_MS = 6000,
+    LONG_SILENCE_MS = 6000,
 };
 
 // ---- gateway for devices that reach this one but not the head
@@ -94,19 +94,19 @@ static void note_accepted(kin_join *j) {
     j->head.was_accepted = true;
 }
 
-static void take_message(kin_join *j, uint32_t epoch, const kin_proto_message *m) {
+static void handle_message(kin_join *j, uint32_t epoch, const kin_proto_message *m) {
     switch (m->type) {
     case KIN_FRAME_REFUSE: kin_join_act(j, &(kin_member_event){.kind = KIN_MEMBER_REFUSED, .reason = m->refuse.reason}); break;
-    case KIN_FRAME_PLAN: kin_join_take_plan(j, epoch, &m->plan); break;
-    case KIN_FRAME_PREFETCH: kin_join_take_prefetch(j, &m->prefetch); break;
+    case KIN_FRAME_PLAN: kin_join_handle_plan(j, epoch, &m->plan); break;
+    case KIN_FRAME_PREFETCH: kin_join_handle_prefetch(j, &m->prefetch); break;
     case KIN_FRAME_END: kin_join_act(j, &(kin_member_event){.kind = KIN_MEMBER_END, .epoch = epoch}); break;
     case KIN_FRAME_LEFT_OUT:
         kin_join_act(j, &(kin_member_event){.kind = KIN_MEMBER_LEFT_OUT, .reason = m->left_out.reason});
         break;
     case KIN_FRAME_STATUS_WANTED: kin_join_send_status(j); break;
-    case KIN_FRAME_MEASURE: kin_join_take_measure(j, &m->measure); break;
-    case KIN_FRAME_HAVE: kin_join_take_have(j, &m->have); break;
-    case KIN_FRAME_KEPT: kin_join_take_kept(j, &m->kept); break;
+    case KIN_FRAME_MEASURE: kin_join_handle_measure(j, &m->measure); break;
+    case KIN_FRAME_HAVE: kin_join_handle_have(j, &m->have); break;
+    case KIN_FRAME_KEPT: kin_join_handle_kept(j, &m->kept); break;
     default: leave_head(j, "unexpected message for a device"); break;
     }
 }
@@ -116,7 +116,7 @@ static void control_frame(void *user, kin_link *link, const kin_frame *frame, co
     (void)link;
     kin_err err;
     if (kin_proto_decode(frame->type, payload, frame->length, j->message, &err) == 0)
-        take_message(j, frame->epoch, j->message);
+        handle_message(j, frame->epoch, j->message);
     else
         leave_head(j, err.text);
 }
@@ -219,7 +219,7 @@ static void search(kin_join *j) {
     if (j->head.search && kin_discovery_ask(j->head.search, &err) != 0) kin_log(KIN_LOG_DEBUG, "search: %s", err.text);
 }
 
-static void take_action(kin_join *j, const kin_member_action *a) {
+static void apply_action(kin_join *j, const kin_member_action *a) {
     switch (a->kind) {
     case KIN_MEMBER_SEARCH: search(j); break;
     case KIN_MEMBER_CONNECT: connect_head(j, a); break;
@@ -240,7 +240,7 @@ static void take_action(kin_join *j, const kin_member_action *a) {
     case KIN_MEMBER_SEND_RING: kin_join_send_next(j, a); break;
     case KIN_MEMBER_GIVE_UP: give_up(j, a->text); break;
     case KIN_MEMBER_LOG: kin_log(a->level, "%s", a->text); break;
-    case KIN_MEMBER_STATUS: kin_join_tell_status(j); break;
+    case KIN_MEMBER_STATUS: kin_join_report_status(j); break;
     }
 }
 
@@ -248,7 +248,7 @@ static void run_queued(kin_join *j, const kin_join_action *a) {
     if (a->enters)
         enter_epoch(j, a->of_member.epoch);
     else
-        take_action(j, &a->of_member);
+        apply_action(j, &a->of_member);
 }
 
 static kin_join_action *queue_action(kin_join_actions *q) {
@@ -300,19 +300,19 @@ static void leave_for_good(kin_join *j) {
     if (j->o.status) j->o.status(j->o.user, line);
 }
 
-static bool look_whether_it_hangs(kin_join *j) {
+static bool is_hanging(kin_join *j) {
     bool is_busy = atomic_load(&j->is_computing) && !atomic_load(&j->is_fetching); // else it may wait for weights
-    return kin_watchdog_look(&j->watch.dog, kin_clock_now(), is_busy, atomic_load(&j->n_signs));
+    return kin_watchdog_check(&j->watch.dog, kin_clock_now(), is_busy, atomic_load(&j->n_signs));
 }
 
 // While steps come, messages of the head and the next member may be queued behind them, before a slow link, so a longer silence
 // is allowed. A dead member is detected by its other links, or when no more steps come.
-static void be_patient(kin_join *j, kin_time now) {
+static void extend_silence(kin_join *j, kin_time now) {
     uint64_t net_in = kin_neighbours_stats_now(j->ring.neighbours).net_in;
     if (net_in > j->watch.net_in + STEPS_BYTES) j->watch.steps_at = now;
     j->watch.net_in = net_in;
     uint32_t silence_ms = j->watch.steps_at && kin_clock_ms(j->watch.steps_at, now) < STEPS_MS
-                              ? PATIENT_MS
+                              ? LONG_SILENCE_MS
                               : kin_link_options_default(NULL).silence_ms;
     if (j->head.link) kin_link_set_silence(j->head.link, silence_ms);
     kin_neighbours_set_silence(j->ring.neighbours, silence_ms);
@@ -321,9 +321,9 @@ static void be_patient(kin_join *j, kin_time now) {
 static void on_tick(void *user) {
     kin_join *j = user;
     if (atomic_load(j->o.stop)) kin_message_queue_interrupt(j->ring.in, true); // the computing thread checks whether to stop
-    if (!j->watch.hangs && look_whether_it_hangs(j)) leave_for_good(j);
+    if (!j->watch.hangs && is_hanging(j)) leave_for_good(j);
     if (j->watch.hangs) return;
-    be_patient(j, kin_clock_now());
+    extend_silence(j, kin_clock_now());
     leave_unresponsive_head(j);
     if (j->gateway) kin_gateway_tick(j->gateway);
     kin_join_act(j, &(kin_member_event){.kind = KIN_MEMBER_TICK});
@@ -333,7 +333,7 @@ static void on_tick(void *user) {
     kin_join_send_events(j);
 }
 
-static void on_hop(void *user, kin_side side, uint32_t epoch, bool is_open, const char *reason) {
+static void on_device_hop(void *user, kin_side side, uint32_t epoch, bool is_open, const char *reason) {
     static const kin_member_event_kind kinds[KIN_N_SIDES][2] = {
         [KIN_SIDE_NEXT] = {KIN_MEMBER_NEXT_CLOSED, KIN_MEMBER_NEXT_OPENED},
         [KIN_SIDE_PREVIOUS] = {KIN_MEMBER_PREVIOUS_CLOSED, KIN_MEMBER_PREVIOUS_OPENED},
@@ -343,8 +343,8 @@ static void on_hop(void *user, kin_side side, uint32_t epoch, bool is_open, cons
 
 static void on_link(void *user, kin_link *link, uint32_t epoch, const kin_proto_open *open) {
     kin_join *j = user;
-    if (j->gateway && kin_gateway_take(j->gateway, link, epoch, open)) return;
-    if (kin_ring_member_take(&j->ring, link, epoch, open)) return;
+    if (j->gateway && kin_gateway_accept(j->gateway, link, epoch, open)) return;
+    if (kin_ring_member_accept(&j->ring, link, epoch, open)) return;
     if (open->role == KIN_PROTO_RING || open->role == KIN_PROTO_BACK)
         kin_endpoint_refuse(link, "identity: this is not the device that was called");
     else
@@ -360,7 +360,7 @@ static void on_found(void *user, const kin_beacon *head, const char *address) {
                                         .is_gateway = head->features & KIN_BEACON_IS_GATEWAY});
 }
 
-static void begin(void *arg) {
+static void begin_join(void *arg) {
     kin_join *j = arg;
     kin_err err;
     if (kin_chunk_server_open(&j->ring.server, kin_endpoint_loop(j->ring.endpoint), NULL, &err) != 0 ||
@@ -377,17 +377,17 @@ static void begin(void *arg) {
         }
     }
     on_tick(j);
-    kin_join_tell_status(j);
+    kin_join_report_status(j);
 }
 
-static void end(void *arg) {
+static void end_join(void *arg) {
     kin_join *j = arg;
     drop_control(j, KIN_GOODBYE_STOPPED);
     kin_lazy_load_end(j->preparing.lazy_load, "the device was stopped");
     kin_probe_queue_close(j->head.probes);
     kin_fetch_cancel(j->fetching.fetch);
     kin_ring_member_end(&j->ring, KIN_GOODBYE_STOPPED);
-    kin_chunk_store_let_go(j->fetching.chunks);
+    kin_chunk_store_release(j->fetching.chunks);
     kin_discovery_close(j->head.search);
     kin_gateway_close(j->gateway);
 }
@@ -418,7 +418,7 @@ static int open_all(kin_join *j, kin_err *err) {
                                                      .listen = j->o.listen,
                                                      .port = j->o.port},
                                         .callbacks = &callbacks,
-                                        .hop = on_hop,
+                                        .hop = on_device_hop,
                                         .page_written = kin_join_on_page_written,
                                         .is_busy = kin_join_is_busy,
                                         .pack = kin_join_pack,
@@ -428,12 +428,12 @@ static int open_all(kin_join *j, kin_err *err) {
                                         .stop = j->o.stop,
                                         .n_signs = &j->n_signs};
     if (kin_ring_member_open(&j->ring, &ro, err) != 0 || kin_join_open_prefetch(j, err) != 0) return KIN_FAIL;
-    return kin_endpoint_start(j->ring.endpoint, begin, j, err);
+    return kin_endpoint_start(j->ring.endpoint, begin_join, j, err);
 }
 
 static void close_all(kin_join *j) {
     kin_join_close_instance(j); // first: threads that pack for it report through the endpoint
-    kin_ring_member_stop(&j->ring, end, j);
+    kin_ring_member_stop(&j->ring, end_join, j);
     kin_metrics_close(j->metrics);
     kin_lazy_load_close(j->preparing.lazy_load);
     kin_ring_member_close(&j->ring);

@@ -13,7 +13,7 @@
 #include "pipeline/remote_engine.h"
 #include "pure/proto/message.h"
 
-#define KIN_JOIN_SPARE_DISK UINT64_MAX
+#define KIN_JOIN_STANDBY_DISK UINT64_MAX
 
 typedef struct kin_join_options {
     kin_proto_id id;
@@ -32,12 +32,12 @@ typedef struct kin_join_options {
     const char *cache_dir; // for fetched models and prepacked weights
     bool no_cache;         // no prepacked weights
     uint64_t cache_cap;
-    uint64_t spare_disk; // bytes for standby weights (KIN_PROTO_FOR_SPARE); KIN_JOIN_SPARE_DISK: a tenth of the free space
-    bool keeps_kv;       // stores pages of the KV cache in cache_dir, if the head asks for it
-    uint64_t kv_cap;     // for all pages; 0: a twentieth of the disk
-    uint64_t memory;     // most bytes to use; 0: what the machine can spare
-    int n_threads;       // 0: one per core
-    bool no_gpu;         // the GPU is not used
+    uint64_t standby_disk; // bytes for standby weights (KIN_PROTO_FOR_STANDBY); KIN_JOIN_STANDBY_DISK: a tenth of the free space
+    bool keeps_kv;         // stores pages of the KV cache in cache_dir, if the head asks for it
+    uint64_t kv_cap;       // for all pages; 0: a twentieth of the disk
+    uint64_t memory;       // most bytes to use; 0: what the machine can spare
+    int n_threads;         // 0: one per core
+    bool no_gpu;           // the GPU is not used
     // Computes instead of this process: model_path is then used for headers only, and no model is offered to the head. NULL: this
     // process computes.
     const kin_remote_engine *engine;

@@ -25,7 +25,7 @@ static void on_result(void *arg) {
     kin_join *j = r->join;
     if (r->ok) {
         j->preparing.n_embd = r->n_embd;
-        kin_join_take_instance(j, r->ticket, &r->ready);
+        kin_join_handle_instance(j, r->ticket, &r->ready);
     } else if (r->of_step) {
         kin_join_act(j, &(kin_member_event){.kind = KIN_MEMBER_COMPUTE_FAILED,
                                             .epoch = r->epoch,
@@ -64,7 +64,7 @@ static void report(void *user, const char *what, uint64_t done, uint64_t total) 
 }
 
 // A failure while the user stops this device is not reported: the device leaves in a moment.
-static void tell(kin_join *j, const result *r) {
+static void report_result(kin_join *j, const result *r) {
     if (!r->ok && atomic_load(j->o.stop)) return;
     result *copy = malloc(sizeof *copy);
     kin_assert(copy);
@@ -127,7 +127,7 @@ static void open_instance(kin_join *j, const kin_message_buffer *buffer) {
     kin_join_copy_path(j, path);
     kin_prepacking_pause(j->ring.prepacking);
     kin_join_close_instance(j);
-    kin_metrics_take_instance(j->metrics);
+    kin_metrics_reset_instance(j->metrics);
     j->computing.view = (kin_lazy_load_view){j->preparing.lazy_load, buffer->frame.epoch, false};
     j->computing.arrival = kin_lazy_load_arrival(&j->computing.view);
     kin_engine_instance_options o = kin_join_instance_options(j, path);
@@ -151,7 +151,7 @@ static void open_instance(kin_join *j, const kin_message_buffer *buffer) {
         kin_label_set_sentence(r.reason, KIN_PROTO_MAX_REASON, err.text);
     }
     free(plan);
-    tell(j, &r);
+    report_result(j, &r);
 }
 
 static void compute(kin_join *j, kin_message_buffer *buffer) {
@@ -165,7 +165,7 @@ static void compute(kin_join *j, kin_message_buffer *buffer) {
     kin_metrics_begin(j->metrics, buffer, j->computing.instance);
     atomic_fetch_add(&j->n_signs, 1);
     atomic_store(&j->is_computing, true);
-    int rc = kin_engine_instance_take(j->computing.instance, &buffer, &err);
+    int rc = kin_engine_instance_handle(j->computing.instance, &buffer, &err);
     atomic_store(&j->is_computing, false);
     kin_metrics_end(j->metrics, j->computing.instance);
     atomic_store(&j->pages.computed_at, kin_clock_now());
@@ -173,7 +173,7 @@ static void compute(kin_join *j, kin_message_buffer *buffer) {
     if (rc == 0 || kin_exchange_is_broken(j->ring.exchange)) return; // the head learns of the broken group by other means
     result r = {.epoch = epoch, .of_step = true, .got_wrong = kin_engine_instance_got_wrong(j->computing.instance)};
     kin_label_set_sentence(r.reason, KIN_PROTO_MAX_REASON, err.text);
-    tell(j, &r);
+    report_result(j, &r);
 }
 
 // An instance that cannot be cleared is closed: steps then find no instance, and the next plan opens a new one.
@@ -216,7 +216,7 @@ int kin_join_compute(kin_join *j, kin_err *err) {
     while (!atomic_load(j->o.stop)) {
         kin_time begun = kin_clock_now();
         kin_metrics_waits(j->metrics, begun);
-        kin_message_buffer *buffer = kin_message_queue_take(j->ring.in, -1); // NULL: interrupted, by `stop` or because it gave up
+        kin_message_buffer *buffer = kin_message_queue_pop(j->ring.in, -1); // NULL: interrupted, by `stop` or because it gave up
         bool is_step = buffer && buffer->frame.type == KIN_FRAME_STEP;
         kin_metrics_waited(j->metrics, begun, buffer);
         if (buffer) handle(j, buffer);

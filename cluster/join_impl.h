@@ -93,7 +93,7 @@ typedef struct kin_join_preparing {
 typedef struct kin_join_ahead {
     kin_proto_prefetch *order; // what to prefetch; ticket 0: nothing
     bool is_begun, fetches;    // the order has begun; the fetch works for it, not for a plan
-    kin_time told_at;          // when its progress was last reported
+    kin_time reported_at;      // when its progress was last reported
     kin_proto_progress progress;
 } kin_join_ahead;
 
@@ -158,7 +158,7 @@ void kin_join_fill_endpoint(const kin_join *j, kin_proto_endpoint *to);
 
 // ---- join_messages.c; the loop's thread
 
-void kin_join_tell_status(kin_join *j);                                      // to the user, if it has changed
+void kin_join_report_status(kin_join *j);                                    // to the user, if it has changed
 void kin_join_send(kin_join *j, uint32_t epoch, const kin_proto_message *m); // to the head, if there is one
 void kin_join_send_facts(kin_join *j);
 void kin_join_send_events(kin_join *j);
@@ -171,14 +171,14 @@ void kin_join_send_ready(kin_join *j, uint32_t epoch);
 // ---- join_measure.c; the loop's thread
 
 int kin_join_open_probes(kin_join *j, kin_err *err);
-void kin_join_take_measure(kin_join *j, const kin_proto_measure *wanted);
+void kin_join_handle_measure(kin_join *j, const kin_proto_measure *wanted);
 
 // ---- join_prepare.c; the loop's thread
 
-void kin_join_take_plan(kin_join *j, uint32_t epoch, const kin_proto_plan *plan);
+void kin_join_handle_plan(kin_join *j, uint32_t epoch, const kin_proto_plan *plan);
 // Closes the store if its files are not in the cache any more, so that they are fetched again.
 void kin_join_check_store(kin_join *j);
-void kin_join_take_have(kin_join *j, const kin_proto_have *have);
+void kin_join_handle_have(kin_join *j, const kin_proto_have *have);
 void kin_join_send_have(kin_join *j); // offers its parts of the model, for a head that does not know them
 void kin_join_prepare(kin_join *j, uint32_t ticket);
 void kin_join_reuse(kin_join *j, uint32_t epoch);
@@ -190,7 +190,7 @@ bool kin_join_knows_own_file(const kin_join *j); // true if the file is the one 
 bool kin_join_has_own_file(const kin_join *j, const kin_proto_plan *plan);
 
 // Called when the instance of the preparation `ticket` is open.
-void kin_join_take_instance(kin_join *j, uint32_t ticket, const kin_proto_ready *ready);
+void kin_join_handle_instance(kin_join *j, uint32_t ticket, const kin_proto_ready *ready);
 
 // ---- join_prefetch.c; the loop's thread
 
@@ -201,7 +201,7 @@ void kin_join_close_prefetch(kin_join *j); // after the loop and the computing t
 int kin_join_pack(void *join, const kin_prepacking_job *job, const atomic_bool *stop, kin_packed **held, kin_err *err);
 void kin_join_on_packed(void *join, uint32_t ticket);
 
-void kin_join_take_prefetch(kin_join *j, const kin_proto_prefetch *order);
+void kin_join_handle_prefetch(kin_join *j, const kin_proto_prefetch *order);
 void kin_join_end_prefetch(kin_join *j); // for another head, or for a plan, which has priority
 // Begins the prefetch when there is nothing more important to fetch, and reports its progress. Call it ten times a second.
 void kin_join_prefetch_tick(kin_join *j);
@@ -221,8 +221,8 @@ void kin_join_init_pages(kin_join *j);
 void kin_join_open_pages(kin_join *j);
 void kin_join_on_page_written(void *join, const kin_page_name *name, size_t n); // the store's thread
 bool kin_join_is_busy(void *join);                                              // a step was computed within a second
-void kin_join_meet_pages(kin_join *j); // at a plan: registers the head, which then registers others
-void kin_join_take_kept(kin_join *j, const kin_proto_kept *kept);
+void kin_join_register_page_peers(kin_join *j); // at a plan: registers the head, which then registers others
+void kin_join_handle_kept(kin_join *j, const kin_proto_kept *kept);
 void kin_join_fini_pages(kin_join *j);
 
 // ---- join_compute.c

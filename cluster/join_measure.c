@@ -16,7 +16,7 @@ int kin_join_open_probes(kin_join *j, kin_err *err) {
     return kin_probe_queue_open(&j->head.probes, kin_endpoint_loop(j->ring.endpoint), &o, on_measured, j, err);
 }
 
-void kin_join_take_measure(kin_join *j, const kin_proto_measure *wanted) {
+void kin_join_handle_measure(kin_join *j, const kin_proto_measure *wanted) {
     kin_proto_measure m = *wanted;
     kin_join_fill_endpoint(j, &m.endpoint);
     kin_probe_queue_ask(j->head.probes, &m);

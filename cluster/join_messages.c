@@ -15,7 +15,7 @@
 #define KIN_OS "Linux"
 #endif
 
-void kin_join_tell_status(kin_join *j) {
+void kin_join_report_status(kin_join *j) {
     char line[KIN_MEMBER_SENTENCE];
     if (kin_member_state_now(j->member) == KIN_MEMBER_GIVEN_UP) return; // it ends with that sentence
     kin_member_doing(j->member, line, sizeof line);
@@ -29,11 +29,11 @@ void kin_join_send(kin_join *j, uint32_t epoch, const kin_proto_message *m) {
 }
 
 // Sends a message that the head can do without: no room for it is no reason to leave a head that does not read for a moment.
-static void say_if_it_fits(kin_join *j, uint32_t epoch, const kin_proto_message *m) {
+static void send_if_room(kin_join *j, uint32_t epoch, const kin_proto_message *m) {
     if (j->head.link) kin_endpoint_send_message(j->head.link, epoch, m);
 }
 
-static void say_profile(kin_join *j, uint64_t memory) {
+static void send_profile(kin_join *j, uint64_t memory) {
     kin_proto_message m = {.type = KIN_FRAME_PROFILE};
     if (!j->o.facts) return;
     m.profile.facts = *j->o.facts;
@@ -45,11 +45,11 @@ static void say_profile(kin_join *j, uint64_t memory) {
 // Lists the addresses at which others reach this device. None: the head uses the address that it sees, which is wrong behind a
 // gateway. A link-local address does not help other devices: each has its own name for the link. Loopback helps only those on
 // this machine, but for them it is the best.
-static void say_addresses(const kin_join *j, kin_proto_endpoint *e) {
+static void fill_addresses(const kin_join *j, kin_proto_endpoint *e) {
     char own[KIN_PROTO_MAX_ADDRESSES][KIN_ADDRESS_HOST];
     bool is_loopback = kin_address_is_loopback(j->head.address);
-    bool says_own = j->o.n_advertise == 0 && (is_loopback || j->head.is_by_gateway || strchr(j->head.address, '%'));
-    int n_own = says_own ? kin_address_own(own, KIN_PROTO_MAX_ADDRESSES - is_loopback) : 0;
+    bool adds_own = j->o.n_advertise == 0 && (is_loopback || j->head.is_by_gateway || strchr(j->head.address, '%'));
+    int n_own = adds_own ? kin_address_own(own, KIN_PROTO_MAX_ADDRESSES - is_loopback) : 0;
     if (n_own > 0 && is_loopback) kin_label_set(e->address[e->n_addresses++], KIN_PROTO_MAX_STR, j->head.address);
     for (int i = 0; i < j->o.n_advertise; i++) kin_label_set(e->address[e->n_addresses++], KIN_PROTO_MAX_STR, j->o.advertise[i]);
     for (int i = 0; i < n_own; i++) kin_label_set(e->address[e->n_addresses++], KIN_PROTO_MAX_STR, own[i]);
@@ -68,17 +68,17 @@ void kin_join_send_facts(kin_join *j) {
     if (gpu_bytes > 0 && gpu_bytes < 0x1p53) d->gpu_memory = (uint64_t)gpu_bytes;
     if (j->o.model_path && !j->o.engine && kin_join_knows_own_file(j)) d->model = j->o.model_hash;
     d->endpoint.port = kin_endpoint_port(j->ring.endpoint);
-    say_addresses(j, &d->endpoint);
+    fill_addresses(j, &d->endpoint);
     kin_label_set(d->os, KIN_PROTO_MAX_STR, j->o.engine ? j->o.engine->os : KIN_OS);
-    say_profile(j, d->memory);
+    send_profile(j, d->memory);
     kin_join_send(j, 0, &m);
 }
 
 void kin_join_send_events(kin_join *j) {
     kin_proto_message m = {.type = KIN_FRAME_EVENTS};
     while (j->head.link &&
-           (m.events.n_events = kin_trace_take(kin_metrics_trace(j->metrics), m.events.event, KIN_PROTO_MAX_EVENTS)))
-        say_if_it_fits(j, 0, &m);
+           (m.events.n_events = kin_trace_pop(kin_metrics_trace(j->metrics), m.events.event, KIN_PROTO_MAX_EVENTS)))
+        send_if_room(j, 0, &m);
 }
 
 // Fills in the sentence for the status, and how much is still being fetched.
@@ -98,7 +98,7 @@ static void fill_doing(const kin_join *j, kin_member_state state, char *to) {
 // Lets an idle computing thread publish its metrics, for the next answer.
 static void publish_metrics(kin_join *j) {
     if (atomic_load(&j->is_publishing)) return;
-    kin_message_buffer *buffer = kin_message_pool_take(j->ring.pool, 0);
+    kin_message_buffer *buffer = kin_message_pool_get(j->ring.pool, 0);
     if (!buffer) return; // it has steps to compute, and publishes after each
     atomic_store(&j->is_publishing, true);
     buffer->frame = (kin_frame){.type = KIN_FRAME_STATUS_WANTED};
@@ -132,7 +132,7 @@ void kin_join_send_status(kin_join *j) {
     m.status.rtt_ns = net.rtt_ns;
     fill_doing(j, state, m.status.doing);
     kin_join_send_events(j); // so the head has all events up to now
-    say_if_it_fits(j, 0, &m);
+    send_if_room(j, 0, &m);
     publish_metrics(j);
 }
 
@@ -153,7 +153,7 @@ void kin_join_send_next(kin_join *j, const kin_member_action *a) {
 void kin_join_send_progress(kin_join *j, uint32_t epoch) {
     kin_proto_message m = {.type = KIN_FRAME_PROGRESS};
     m.progress = j->preparing.progress;
-    say_if_it_fits(j, epoch, &m);
+    send_if_room(j, epoch, &m);
 }
 
 void kin_join_send_ready(kin_join *j, uint32_t epoch) {

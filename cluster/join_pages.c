@@ -9,7 +9,7 @@
 enum { BUSY_MS = 1000 }; // since the last step
 
 // Takes as many names as fit a message. Returns their number.
-static int take_written(kin_join_pages *p, kin_proto_hash *names, size_t *bytes) {
+static int pop_written(kin_join_pages *p, kin_proto_hash *names, size_t *bytes) {
     pthread_mutex_lock(&p->mutex);
     int n = p->n_written < KIN_PROTO_MAX_KEPT ? p->n_written : KIN_PROTO_MAX_KEPT;
     for (int i = 0; i < n; i++) names[i] = kin_page_fetch_hash(&p->written[i]);
@@ -21,11 +21,11 @@ static int take_written(kin_join_pages *p, kin_proto_hash *names, size_t *bytes)
 }
 
 // kin_mailbox_fn: reports written pages to the head. Pages that cannot be reported now get no copy.
-static void tell_written(void *arg) {
+static void report_written(void *arg) {
     kin_join *j = arg;
     kin_proto_hash names[KIN_PROTO_MAX_KEPT];
     size_t bytes;
-    for (int n; (n = take_written(&j->pages, names, &bytes)) > 0;) {
+    for (int n; (n = pop_written(&j->pages, names, &bytes)) > 0;) {
         kin_proto_message m = {.type = KIN_FRAME_KEPT};
         m.kept = (kin_proto_kept){
             .id = j->o.id, .page_bytes = (uint32_t)bytes, .n_names = (uint32_t)n, .names = (const uint8_t *)names};
@@ -43,7 +43,7 @@ void kin_join_on_page_written(void *user, const kin_page_name *name, size_t n) {
     bool is_first = p->n_written == 0;
     if (p->n_written < KIN_JOIN_PAGES_MAX) p->written[p->n_written++] = *name;
     pthread_mutex_unlock(&p->mutex);
-    if (is_first) kin_endpoint_call(j->ring.endpoint, tell_written, j);
+    if (is_first) kin_endpoint_call(j->ring.endpoint, report_written, j);
 }
 
 void kin_join_init_pages(kin_join *j) {
@@ -65,7 +65,7 @@ static void offer_to_keep(kin_join *j) {
     if (j->head.link) kin_endpoint_send_message(j->head.link, 0, &m);
 }
 
-void kin_join_meet_pages(kin_join *j) {
+void kin_join_register_page_peers(kin_join *j) {
     kin_proto_endpoint head = {.port = j->head.port};
     if (!j->ring.pages) return;
     kin_page_fetch_forget(j->ring.pages);
@@ -74,7 +74,7 @@ void kin_join_meet_pages(kin_join *j) {
     offer_to_keep(j);
 }
 
-void kin_join_take_kept(kin_join *j, const kin_proto_kept *kept) {
+void kin_join_handle_kept(kin_join *j, const kin_proto_kept *kept) {
     kin_proto_kept reached = *kept;
     if (!j->ring.pages) return;
     kin_join_fill_endpoint(j, &reached.endpoint);

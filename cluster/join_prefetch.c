@@ -11,8 +11,8 @@
 #include "sys/disk.h"
 
 enum {
-    TELL_MS = 1000,
-    SPARE_PART = 10, // of the free disk space, for standby weights
+    REPORT_MS = 1000,
+    STANDBY_PART = 10, // of the free disk space, for standby weights
 };
 
 // ---- layers on this device
@@ -49,20 +49,20 @@ void kin_join_note_layers(kin_join *j, const kin_windows *windows, const kin_sha
 
 // ---- reporting
 
-static void tell(kin_join *j, bool is_here, const char *reason) {
+static void report_prefetch(kin_join *j, bool is_here, const char *reason) {
     kin_proto_message m = {.type = KIN_FRAME_PREFETCHED};
     // An order that has not begun waits for the fetch of a plan: reports that fetch's progress.
     bool waits = !j->ahead.is_begun && atomic_load(&j->is_fetching);
     const kin_proto_progress *progress = waits ? &j->preparing.progress : &j->ahead.progress;
     m.prefetched = (kin_proto_prefetched){.ticket = j->ahead.order->ticket, .is_here = is_here, .progress = *progress};
     if (reason) kin_label_set_sentence(m.prefetched.reason, KIN_PROTO_MAX_REASON, reason[0] ? reason : "it failed");
-    j->ahead.told_at = kin_clock_now();
+    j->ahead.reported_at = kin_clock_now();
     kin_join_send(j, 0, &m);
 }
 
-static void end(kin_join *j, const char *reason) {
+static void end_prefetch(kin_join *j, const char *reason) {
     if (!reason) j->ahead.progress.done = j->ahead.progress.total;
-    tell(j, !reason, reason);
+    report_prefetch(j, !reason, reason);
     j->ahead.order->ticket = 0;
 }
 
@@ -71,7 +71,7 @@ static void end(kin_join *j, const char *reason) {
 // What could not be packed ahead is packed when its plan begins.
 void kin_join_on_packed(void *user, uint32_t ticket) {
     kin_join *j = user;
-    if (j->ahead.order->ticket == ticket) end(j, NULL);
+    if (j->ahead.order->ticket == ticket) end_prefetch(j, NULL);
 }
 
 int kin_join_pack(void *user, const kin_prepacking_job *job, const atomic_bool *stop, kin_packed **held, kin_err *err) {
@@ -90,7 +90,7 @@ static void begin_packing(kin_join *j) {
                            : kin_store_path(kin_chunk_store_store(j->fetching.chunks), 0);
     bool keeps = j->o.engine ? j->o.engine->prefetch != NULL : !j->o.no_cache;
     if (!keeps || j->ahead.order->plan.n_windows == 0) {
-        end(j, NULL);
+        end_prefetch(j, NULL);
         return;
     }
     job->ticket = j->ahead.order->ticket;
@@ -127,31 +127,31 @@ void kin_join_prefetch_fetched(kin_join *j) {
 
 void kin_join_prefetch_failed(kin_join *j, const char *reason) {
     j->ahead.fetches = false;
-    if (j->ahead.order->ticket) end(j, reason);
+    if (j->ahead.order->ticket) end_prefetch(j, reason);
 }
 
-static uint64_t spare_disk(const kin_join *j) {
-    return j->o.spare_disk == KIN_JOIN_SPARE_DISK ? kin_disk_free(j->o.cache_dir) / SPARE_PART : j->o.spare_disk;
+static uint64_t standby_disk(const kin_join *j) {
+    return j->o.standby_disk == KIN_JOIN_STANDBY_DISK ? kin_disk_free(j->o.cache_dir) / STANDBY_PART : j->o.standby_disk;
 }
 
-static void begin(kin_join *j) {
+static void begin_prefetch(kin_join *j) {
     const kin_proto_plan *plan = &j->ahead.order->plan;
     kin_member_windows w;
     kin_err err;
     j->ahead.is_begun = true;
     kin_join_check_store(j);
-    bool is_spare = j->ahead.order->purpose == KIN_PROTO_FOR_SPARE;
+    bool is_standby = j->ahead.order->purpose == KIN_PROTO_FOR_STANDBY;
     const kin_share share = kin_engine_instance_share(plan);
     if (kin_engine_instance_windows(plan, KIN_PROTO_MAX_LAYERS, &w, &err) != 0) {
-        end(j, err.text);
-    } else if (is_spare && j->o.spare_disk == 0) {
-        end(j, "it lends no disk space for standby layers");
+        end_prefetch(j, err.text);
+    } else if (is_standby && j->o.standby_disk == 0) {
+        end_prefetch(j, "it lends no disk space for standby layers");
     } else if (kin_join_has_own_file(j, plan) || kin_join_has_layers(j, plan, &w.windows, &share) || w.windows.n == 0) {
         begin_packing(j);
     } else {
         kin_join_fetch(j, plan, &w.windows, true);
         if (j->fetching.fetch) kin_fetch_set_rate_limited(j->fetching.fetch, j->ahead.order->rate_limited);
-        if (j->fetching.fetch && is_spare) kin_fetch_set_most(j->fetching.fetch, spare_disk(j));
+        if (j->fetching.fetch && is_standby) kin_fetch_set_most(j->fetching.fetch, standby_disk(j));
     }
 }
 
@@ -164,16 +164,17 @@ static bool may_begin(kin_join *j) {
 
 void kin_join_prefetch_tick(kin_join *j) {
     if (!j->ahead.order->ticket) return;
-    if (!j->ahead.is_begun && may_begin(j)) begin(j);
-    if (j->ahead.order->ticket && kin_clock_ms(j->ahead.told_at, kin_clock_now()) >= TELL_MS) tell(j, false, NULL);
+    if (!j->ahead.is_begun && may_begin(j)) begin_prefetch(j);
+    if (j->ahead.order->ticket && kin_clock_ms(j->ahead.reported_at, kin_clock_now()) >= REPORT_MS)
+        report_prefetch(j, false, NULL);
 }
 
-void kin_join_take_prefetch(kin_join *j, const kin_proto_prefetch *order) {
+void kin_join_handle_prefetch(kin_join *j, const kin_proto_prefetch *order) {
     bool is_new = order->ticket != j->ahead.order->ticket;
     if (is_new) {
         kin_join_end_prefetch(j);
         *j->ahead.order = *order;
-        j->ahead.told_at = kin_clock_now();
+        j->ahead.reported_at = kin_clock_now();
         j->ahead.progress = (kin_proto_progress){.stage = KIN_PROTO_FETCHING};
         kin_join_prefetch_tick(j);
     } else {

@@ -29,7 +29,7 @@ static void set_path(kin_join *j, const char *path) {
 // Queues the plan for the computing thread, which opens the instance.
 static void queue_plan(kin_join *j) {
     size_t n = kin_proto_size_plan(j->plan);
-    kin_message_buffer *buffer = kin_message_pool_take(j->ring.pool, n);
+    kin_message_buffer *buffer = kin_message_pool_get(j->ring.pool, n);
     if (!buffer) { // all buffers hold steps of an epoch that ends just now
         fail(j, "loading", "too many tasks are in flight");
         return;
@@ -39,16 +39,16 @@ static void queue_plan(kin_join *j) {
     kin_message_queue_put(j->ring.in, buffer);
 }
 
-static void look_prepared(kin_join *j) {
+static void report_prepared(kin_join *j) {
     if (!j->preparing.is_instance_open || !(j->preparing.is_fetched || j->preparing.begins_early)) return;
     kin_join_act(j, &(kin_member_event){.kind = KIN_MEMBER_PREPARED, .ticket = j->preparing.ticket});
 }
 
-void kin_join_take_instance(kin_join *j, uint32_t ticket, const kin_proto_ready *ready) {
+void kin_join_handle_instance(kin_join *j, uint32_t ticket, const kin_proto_ready *ready) {
     if (ticket != j->preparing.ticket) return; // there is a newer one
     j->preparing.ready = *ready;
     j->preparing.is_instance_open = true;
-    look_prepared(j);
+    report_prepared(j);
 }
 
 // ---- the fetch
@@ -61,14 +61,14 @@ void kin_join_check_store(kin_join *j) {
     j->fetching.fetch = NULL;
     j->ahead.fetches = false;
     kin_chunk_server_set_store(j->ring.server, NULL);
-    kin_chunk_store_let_go(j->fetching.chunks);
+    kin_chunk_store_release(j->fetching.chunks);
     j->fetching.chunks = NULL;
     memset(&j->fetching.here, 0, sizeof j->fetching.here);
 }
 
 static void fetch_opened(void *user, kin_chunk_store *chunks) {
     kin_join *j = user;
-    kin_chunk_store_let_go(j->fetching.chunks);
+    kin_chunk_store_release(j->fetching.chunks);
     j->fetching.chunks = kin_chunk_store_hold(chunks);
     kin_chunk_server_set_store(j->ring.server, chunks);
 }
@@ -110,7 +110,7 @@ void kin_join_send_have(kin_join *j) {
     free(bitmap);
 }
 
-void kin_join_take_have(kin_join *j, const kin_proto_have *have) {
+void kin_join_handle_have(kin_join *j, const kin_proto_have *have) {
     kin_proto_have reached = *have;
     if (!j->fetching.fetch) return;
     if (have->endpoint.n_addresses == 0) {
@@ -144,7 +144,7 @@ static void be_fetched(kin_join *j) {
     j->preparing.is_fetched = true;
     atomic_store(&j->is_fetching, false);
     kin_lazy_load_is_whole(j->preparing.lazy_load);
-    look_prepared(j);
+    report_prepared(j);
 }
 
 static void fetch_done(void *user) {
@@ -266,7 +266,7 @@ void kin_join_prepare(kin_join *j, uint32_t ticket) {
 
 // Tells the computing thread to clear the KV cache of an earlier epoch.
 void kin_join_reuse(kin_join *j, uint32_t epoch) {
-    kin_message_buffer *buffer = kin_message_pool_take(j->ring.pool, 0);
+    kin_message_buffer *buffer = kin_message_pool_get(j->ring.pool, 0);
     if (!buffer) { // all of them hold steps of an epoch that ends just now
         kin_join_act(j, &(kin_member_event){.kind = KIN_MEMBER_COMPUTE_FAILED,
                                             .epoch = epoch,
@@ -282,7 +282,7 @@ static bool goes_by_head(const kin_join *j, const kin_proto_endpoint *neighbour,
     return neighbour->n_addresses == 0 && !kin_proto_id_equal(id, &j->head.id);
 }
 
-void kin_join_take_plan(kin_join *j, uint32_t epoch, const kin_proto_plan *plan) {
+void kin_join_handle_plan(kin_join *j, uint32_t epoch, const kin_proto_plan *plan) {
     *j->arriving = *plan;
     uint32_t epoch_before = kin_member_epoch(j->member);
     kin_proto_plan *before = j->plan;
@@ -291,7 +291,7 @@ void kin_join_take_plan(kin_join *j, uint32_t epoch, const kin_proto_plan *plan)
     kin_member_event event = {.kind = KIN_MEMBER_PLAN, .epoch = epoch, .work = kin_proto_plan_work(plan)};
     event.next_by_head = goes_by_head(j, &plan->next, &plan->next_id);
     event.previous_by_head = goes_by_head(j, &plan->previous, &plan->previous_id);
-    kin_join_meet_pages(j);
+    kin_join_register_page_peers(j);
     kin_join_act(j, &event);
     if (kin_member_epoch(j->member) == epoch_before) { // of an epoch that is over, or a repeated one
         j->arriving = j->plan;

@@ -15,8 +15,8 @@ typedef struct page {
 
 typedef struct entry {
     bool asked, known;
-    bool failed; // the last measurement from this end
-    bool told;   // the user was informed that they do not reach each other
+    bool failed;      // the last measurement from this end
+    bool is_reported; // the user was informed that they do not reach each other
     kin_link_facts link;
 } entry;
 
@@ -35,7 +35,7 @@ void kin_measurements_close(kin_measurements *measurements) {
     free(measurements);
 }
 
-static int find(const kin_measurements *l, const kin_proto_id *id) {
+static int find_device(const kin_measurements *l, const kin_proto_id *id) {
     for (int i = 0; i < PLACES; i++) {
         if (l->pages[i].used && kin_proto_id_equal(&l->pages[i].id, id)) return i;
     }
@@ -54,18 +54,18 @@ static int make_place(kin_measurements *l) {
 }
 
 void kin_measurements_set_device(kin_measurements *l, const kin_proto_id *id, const kin_device_facts *facts) {
-    int at = find(l, id);
+    int at = find_device(l, id);
     if (at < 0) at = make_place(l);
     l->pages[at] = (page){.used = true, .id = *id, .heard = ++l->n_heard, .facts = *facts};
 }
 
 const kin_device_facts *kin_measurements_device(const kin_measurements *l, const kin_proto_id *id) {
-    int at = find(l, id);
+    int at = find_device(l, id);
     return at < 0 ? NULL : &l->pages[at].facts;
 }
 
 bool kin_measurements_ask_back(kin_measurements *l, const kin_proto_id *from, const kin_proto_id *to) {
-    int a = find(l, from), b = find(l, to);
+    int a = find_device(l, from), b = find_device(l, to);
     if (a < 0 || b < 0 || a == b) return false;
     l->links[a][b].asked = true;
     l->links[a][b].failed = false;
@@ -74,13 +74,13 @@ bool kin_measurements_ask_back(kin_measurements *l, const kin_proto_id *from, co
 
 bool kin_measurements_ask(kin_measurements *l, const kin_proto_id *from, const kin_proto_id *to) {
     if (!kin_measurements_ask_back(l, from, to)) return false;
-    l->links[find(l, to)][find(l, from)].failed = false;
+    l->links[find_device(l, to)][find_device(l, from)].failed = false;
     return true;
 }
 
-bool kin_measurements_take(kin_measurements *l, const kin_proto_id *from, const kin_proto_id *to, const kin_link_facts *there,
-                           const kin_link_facts *back) {
-    int a = find(l, from), b = find(l, to);
+bool kin_measurements_store(kin_measurements *l, const kin_proto_id *from, const kin_proto_id *to, const kin_link_facts *there,
+                            const kin_link_facts *back) {
+    int a = find_device(l, from), b = find_device(l, to);
     if (a < 0 || b < 0 || !l->links[a][b].asked) return false;
     l->links[a][b].asked = false;
     l->links[a][b].failed = !there || !back;
@@ -93,7 +93,7 @@ bool kin_measurements_take(kin_measurements *l, const kin_proto_id *from, const 
 
 static const entry *entry_of(const kin_measurements *l, const kin_proto_id *from, const kin_proto_id *to) {
     static const entry none;
-    int a = find(l, from), b = find(l, to);
+    int a = find_device(l, from), b = find_device(l, to);
     return a < 0 || b < 0 ? &none : &l->links[a][b];
 }
 
@@ -105,12 +105,12 @@ bool kin_measurements_is_apart(const kin_measurements *l, const kin_proto_id *a,
     return kin_measurements_has_failed(l, a, b) && kin_measurements_has_failed(l, b, a);
 }
 
-bool kin_measurements_tells_apart(kin_measurements *l, const kin_proto_id *from, const kin_proto_id *to) {
-    int a = find(l, from), b = find(l, to);
+bool kin_measurements_note_unreachable(kin_measurements *l, const kin_proto_id *from, const kin_proto_id *to) {
+    int a = find_device(l, from), b = find_device(l, to);
     if (a < 0 || b < 0) return true;
-    bool told = l->links[a][b].told;
-    l->links[a][b].told = l->links[b][a].told = true;
-    return !told;
+    bool is_reported = l->links[a][b].is_reported;
+    l->links[a][b].is_reported = l->links[b][a].is_reported = true;
+    return !is_reported;
 }
 
 static kin_link_facts one_after_the_other(const kin_link_facts *a, const kin_link_facts *b) {
@@ -132,7 +132,7 @@ void kin_measurements_fill(kin_measurements *l, const kin_proto_id *ids, int n, 
     int at[KIN_FACTS_MAX_DEVICES];
     facts->n_device = n;
     for (int i = 0; i < n; i++) {
-        at[i] = find(l, &ids[i]);
+        at[i] = find_device(l, &ids[i]);
         if (at[i] >= 0) l->pages[at[i]].heard = ++l->n_heard; // it is there
         facts->devices[i] = at[i] < 0 ? (kin_device_facts){0} : l->pages[at[i]].facts;
     }

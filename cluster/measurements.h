@@ -24,15 +24,15 @@ bool kin_measurements_ask(kin_measurements *measurements, const kin_proto_id *fr
 bool kin_measurements_ask_back(kin_measurements *measurements, const kin_proto_id *from, const kin_proto_id *to);
 // Stores the answer, for both directions; NULL: the measurement failed, and earlier figures stay unless the other end has failed,
 // too. False: it was not asked for.
-bool kin_measurements_take(kin_measurements *measurements, const kin_proto_id *from, const kin_proto_id *to,
-                           const kin_link_facts *there, const kin_link_facts *back);
+bool kin_measurements_store(kin_measurements *measurements, const kin_proto_id *from, const kin_proto_id *to,
+                            const kin_link_facts *there, const kin_link_facts *back);
 
 // True if the last measurement of the link that `from` was asked for has failed.
 bool kin_measurements_has_failed(const kin_measurements *measurements, const kin_proto_id *from, const kin_proto_id *to);
 // True if the measurements from both ends have failed: neither reaches the other.
 bool kin_measurements_is_apart(const kin_measurements *measurements, const kin_proto_id *a, const kin_proto_id *b);
 // Returns true once for each pair: the user must be informed.
-bool kin_measurements_tells_apart(kin_measurements *measurements, const kin_proto_id *a, const kin_proto_id *b);
+bool kin_measurements_note_unreachable(kin_measurements *measurements, const kin_proto_id *a, const kin_proto_id *b);
 
 // Fills devices and links of `facts`; the first id is the head's. Unknown figures are zeros, which no planner accepts. For
 // members that do not reach each other the link is the path through the head: both its links, one after the other.

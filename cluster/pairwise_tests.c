@@ -39,7 +39,7 @@ void kin_pairwise_tests_close(kin_pairwise_tests *m) {
     free(m);
 }
 
-static pair_test *find(kin_pairwise_tests *m, uint32_t link) {
+static pair_test *find_test(kin_pairwise_tests *m, uint32_t link) {
     for (int i = 0; i < PLACES; i++) {
         if (m->places[i].device && m->places[i].link == link) return &m->places[i];
     }
@@ -63,19 +63,19 @@ bool kin_pairwise_tests_begin(kin_pairwise_tests *m, uint32_t link, const kin_pr
 }
 
 bool kin_pairwise_tests_answered(kin_pairwise_tests *m, uint32_t link) {
-    pair_test *at = find(m, link);
+    pair_test *at = find_test(m, link);
     if (at && at->n_open > 0) at->n_open--;
     return at != NULL;
 }
 
 bool kin_pairwise_tests_renew(kin_pairwise_tests *m, uint32_t link, const kin_proto_device *device) {
-    pair_test *at = find(m, link);
+    pair_test *at = find_test(m, link);
     if (at) *at->device = *device;
     return at != NULL;
 }
 
 void kin_pairwise_tests_lost(kin_pairwise_tests *m, uint32_t link) {
-    pair_test *at = find(m, link);
+    pair_test *at = find_test(m, link);
     if (at) end_test(at);
 }
 

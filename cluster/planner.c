@@ -178,7 +178,7 @@ static void hold_corrections(const kin_planner *p, const active_plan *before, ac
     }
 }
 
-static void take_proposed(kin_planner *p) {
+static void activate_proposed(kin_planner *p) {
     const active_plan *a = &p->proposed;
     if (!a->is_there || atomic_load(&p->in_force) - a->since > a->question - a->since) return;
     hold_corrections(p, &p->now, &p->proposed);
@@ -188,7 +188,7 @@ static void take_proposed(kin_planner *p) {
 
 static void lock(kin_planner *p) {
     pthread_mutex_lock(&p->mutex);
-    take_proposed(p);
+    activate_proposed(p);
 }
 
 static const active_plan *latest(const kin_planner *p) {
@@ -271,7 +271,7 @@ static int schedule(const kin_planner *p, const kin_facts *facts, kin_plan *plan
     return schedule_but(p, facts, 0, plan, err);
 }
 
-static void say_refused(kin_planner *p) {
+static void log_refused(kin_planner *p) {
     kin_device_set usable;
     kin_err err;
     char reasons[KIN_FACTS_MAX_DEVICES][KIN_FACTS_MAX_REASON];
@@ -297,7 +297,7 @@ static bool thesis_accepts(const kin_planner *p, const kin_facts *facts, const k
         double init_us = kin_acceptance_init_us(&o, n_new > 0 ? n_new * layer_bytes : 0, facts->links[0][i].bytes_s);
         cost = kin_acceptance_add(cost, kin_acceptance_cost_of(0, kin_acceptance_penalty(&o, init_us, true, since_s)));
     }
-    return kin_acceptance_takes(&o, &cost, now_s * 1e6);
+    return kin_acceptance_accepts(&o, &cost, now_s * 1e6);
 }
 
 static bool is_worth_changing(const kin_planner *p, const kin_facts *facts, const kin_plan *present, double now_s,
@@ -324,12 +324,12 @@ static void consider_groups(const kin_planner *p, const kin_facts *facts, kin_de
     kin_grouped_plan grouped;
     kin_prediction ring;
     kin_err err;
-    char text[KIN_GROUP_SAY_MAX];
+    char text[KIN_GROUP_EXPLAIN_MAX];
     if (p->o.n_rounds || facts->n_device < 2 || kin_timeline_predict(facts, plan, &ring, &err) != 0) return;
     o.leave_out = but;
     if (kin_plan_grouped(facts, &o, ring.tpot_s, &grouped, &err) != 0) return;
     bool is_faster = grouped.plan.groups.n > 0 && grouped.prediction.tpot_s < ring.tpot_s && passes_each_once(&grouped.plan);
-    kin_grouped_say(facts, &grouped, &ring, text, sizeof text);
+    kin_grouped_explain(facts, &grouped, &ring, text, sizeof text);
     kin_log(is_faster && p->now.plan.groups.n == 0 ? KIN_LOG_INFO : KIN_LOG_DEBUG, "%s", text);
     if (is_faster) *plan = grouped.plan;
 }
@@ -357,7 +357,7 @@ static bool keeps(kin_planner *p, const active_plan *from, const kin_facts *fact
 
 static int plan_measured(kin_planner *p, kin_err *err) {
     kin_plan *plan = &p->next.plan, present;
-    say_refused(p);
+    log_refused(p);
     const kin_facts *facts = planning_facts(p, &p->next);
     if (choose(p, &p->next, facts, 0, plan, err) != 0) return KIN_FAIL;
     if (keeps(p, &p->now, facts, plan, &present) || keeps(p, &p->proposed, facts, plan, &present))
@@ -385,7 +385,7 @@ static int apply_rule(const kin_planner *p, const kin_candidate *candidates, int
 }
 
 // Warns if the one group has fewer devices than are here: a layer can be split only so often.
-static void say_left_out(kin_planner *p, const kin_plan *plan, int n) {
+static void log_left_out(kin_planner *p, const kin_plan *plan, int n) {
     int n_ranks = plan->groups.n ? plan->groups.groups[0].n : 1, n_left_out = strcmp(p->o.plan, "tp") == 0 ? n - n_ranks : 0;
     if (n_left_out > 0 && n_left_out != p->n_left_out)
         kin_log(KIN_LOG_WARN, "%d devices can share the layers of this model, but %d have joined: %d %s none", n_ranks, n,
@@ -396,7 +396,7 @@ static void say_left_out(kin_planner *p, const kin_plan *plan, int n) {
 static int plan_by_rule(kin_planner *p, const kin_planner_question *q, kin_err *err) {
     const kin_plan *plan = &p->next.plan;
     if (apply_rule(p, q->candidates, q->n, &p->next.plan, err) != 0) return KIN_FAIL;
-    say_left_out(p, plan, q->n);
+    log_left_out(p, plan, q->n);
     for (int i = 0; i < q->n; i++) {
         if (plan->memory[i]) p->next.facts.devices[i].memory_bytes = (double)plan->memory[i];
     }
@@ -442,7 +442,7 @@ static void propose_next(kin_planner *p, uint32_t question) {
     if (is_same_answer(&p->now, &p->next)) p->next.since = p->now.since;
     if (is_same_answer(&p->proposed, &p->next)) p->next.since = p->proposed.since;
     p->proposed = p->next;
-    take_proposed(p);
+    activate_proposed(p);
 }
 
 static int answer_question(kin_planner *p, const kin_planner_question *q, kin_plan *out, kin_err *err) {
@@ -485,7 +485,7 @@ int kin_planner_without(kin_planner *p, const kin_planner_question *q, int i, ki
     return rc;
 }
 
-static void say_why(const kin_planner *p, int device, char why[KIN_PLAN_WHY_MAX]) {
+static void explain_device(const kin_planner *p, int device, char why[KIN_PLAN_WHY_MAX]) {
     const active_plan *s = &p->explained;
     kin_plan_options o = kin_plan_options_defaults();
     kin_err err;
@@ -513,10 +513,10 @@ void kin_planner_left_out(kin_planner *p, const kin_planner_question *q, int i, 
     if (is_left_out) p->explained = *s;
     if (is_left_out) p->explained_facts = *planning_facts(p, s);
     pthread_mutex_unlock(&p->mutex);
-    if (is_left_out) say_why(p, device, why);
+    if (is_left_out) explain_device(p, device, why);
 }
 
-static void read_alone(kin_planner *p, const kin_device_facts *device) {
+static void read_standalone(kin_planner *p, const kin_device_facts *device) {
     memset(&p->next, 0, sizeof p->next);
     p->next.n = p->next.facts.n_device = 1;
     p->next.facts.devices[0] = *device;
@@ -525,26 +525,26 @@ static void read_alone(kin_planner *p, const kin_device_facts *device) {
     kin_corrections_init(&p->next.corrections);
 }
 
-static void take_alone(kin_planner *p) {
+static void activate_standalone(kin_planner *p) {
     predict_next(p);
     p->now = p->next;
 }
 
-int kin_planner_set_alone(kin_planner *p, const kin_device_facts *device, int n_gpu, kin_err *err) {
+int kin_planner_set_standalone(kin_planner *p, const kin_device_facts *device, int n_gpu, kin_err *err) {
     lock(p);
-    read_alone(p, device);
+    read_standalone(p, device);
     p->next.plan = (kin_plan){.n_rounds = 1, .n_stops = 1, .shares = {{p->model.n_layer, n_gpu}}};
-    take_alone(p);
+    activate_standalone(p);
     int rc = p->now.is_predicted ? 0 : kin_timeline_predict(&p->now.facts, &p->now.plan, &p->now.predicted, err);
     pthread_mutex_unlock(&p->mutex);
     return rc;
 }
 
-int kin_planner_choose_alone(kin_planner *p, const kin_device_facts *device, int *n_gpu, kin_err *err) {
+int kin_planner_choose_standalone(kin_planner *p, const kin_device_facts *device, int *n_gpu, kin_err *err) {
     lock(p);
-    read_alone(p, device);
+    read_standalone(p, device);
     int rc = schedule(p, &p->next.facts, &p->next.plan, err);
-    if (rc == 0) take_alone(p);
+    if (rc == 0) activate_standalone(p);
     *n_gpu = rc == 0 ? p->now.plan.shares[0].n_layer_gpu : 0;
     pthread_mutex_unlock(&p->mutex);
     return rc;
@@ -586,14 +586,14 @@ static bool would_change(kin_planner *p) {
            is_worth_changing(p, facts, &present->plan, now.tpot_s, &candidate, then.tpot_s);
 }
 
-static void say_corrections(const active_plan *now, int i) {
+static void log_corrections(const active_plan *now, int i) {
     char missing[32];
     kin_log(KIN_LOG_DEBUG, "measured on '%s': computing takes %.2f times the prediction, its disk %.2f, %s of memory missing",
             now->facts.devices[i].name, now->corrections.devices[i].cpu, now->corrections.devices[i].disk,
             kin_size_format((uint64_t)now->corrections.devices[i].missing_bytes, missing, sizeof missing));
 }
 
-bool kin_planner_take_measured(kin_planner *p, const kin_planner_measured *m) {
+bool kin_planner_add_measured(kin_planner *p, const kin_planner_measured *m) {
     kin_prediction predicted;
     lock(p);
     if (p->now.is_there && !p->now.is_predicted && m->facts) learn_links(p, m);
@@ -604,7 +604,7 @@ bool kin_planner_take_measured(kin_planner *p, const kin_planner_measured *m) {
         if (at < 0) continue;
         if (p->now.plan.groups.n > 0) measured.hop_s = 0; // members of a group compute concurrently: the rest is not hops
         kin_corrections_set(&p->now.corrections, at, &measured, &p->now.plan, &predicted);
-        say_corrections(&p->now, at);
+        log_corrections(&p->now, at);
     }
     if (p->proposed.is_there) renumber_corrections(&p->now, &p->proposed);
     bool asks = known && p->scheduler && p->now.n > 1 && would_change(p);
@@ -630,13 +630,13 @@ static const kin_facts *facts_in_force(kin_planner *p) {
     return p->now.is_predicted ? put_groups(p, corrected_facts(p, &p->now), &p->now.plan.groups, &err) : NULL;
 }
 
-bool kin_planner_batching(kin_planner *p, int n_texts, int n_cached, int most, kin_batching *out) {
+bool kin_planner_batching(kin_planner *p, int n_sequences, int n_cached, int most, kin_batching *out) {
     kin_err err;
     if (pthread_mutex_trylock(&p->mutex) != 0) return false;
-    take_proposed(p);
-    if (n_cached < 0) n_cached = p->work.n_cached / n_texts;
+    activate_proposed(p);
+    if (n_cached < 0) n_cached = p->work.n_cached / n_sequences;
     const kin_facts *facts = facts_in_force(p);
-    bool known = facts && kin_batching_choose(facts, &p->now.plan, n_texts, n_cached, most, out, &err) == 0;
+    bool known = facts && kin_batching_choose(facts, &p->now.plan, n_sequences, n_cached, most, out, &err) == 0;
     pthread_mutex_unlock(&p->mutex);
     return known;
 }
@@ -645,7 +645,7 @@ int kin_planner_chunk_worth(kin_planner *p) {
     int worth;
     kin_err err;
     if (pthread_mutex_trylock(&p->mutex) != 0) return 0;
-    take_proposed(p);
+    activate_proposed(p);
     const kin_facts *facts = facts_in_force(p);
     if (!facts || kin_prompt_chunk_worth(facts, &p->now.plan, &worth, &err) != 0) worth = 0;
     pthread_mutex_unlock(&p->mutex);
@@ -671,6 +671,6 @@ kin_planner_calls kin_planner_calls_of(bool is_measured) {
     return (kin_planner_calls){.ask = kin_planner_ask,
                                .without = kin_planner_without,
                                .left_out = kin_planner_left_out,
-                               .take_measured = is_measured ? kin_planner_take_measured : NULL,
+                               .add_measured = is_measured ? kin_planner_add_measured : NULL,
                                .in_force = kin_planner_in_force};
 }

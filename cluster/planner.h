@@ -75,17 +75,17 @@ void kin_planner_in_force(kin_planner *planner, uint32_t question);
 int kin_planner_without(kin_planner *planner, const kin_planner_question *question, int i, kin_plan *out, kin_err *err);
 
 // Sets the plan of a single machine: `n_gpu` layers on its GPU, all others on its CPU.
-int kin_planner_set_alone(kin_planner *planner, const kin_device_facts *device, int n_gpu, kin_err *err);
+int kin_planner_set_standalone(kin_planner *planner, const kin_device_facts *device, int n_gpu, kin_err *err);
 
 // As above, with as many GPU layers as the scheduler finds best. Fails if it finds no plan; then there is no prediction.
-int kin_planner_choose_alone(kin_planner *planner, const kin_device_facts *device, int *n_gpu, kin_err *err);
+int kin_planner_choose_standalone(kin_planner *planner, const kin_device_facts *device, int *n_gpu, kin_err *err);
 
 // Explains why device i of the question, not the head, has no layers in the last answer. "": it has, or the reason is not
 // known. In the thread of kin_planner_ask.
 void kin_planner_left_out(kin_planner *planner, const kin_planner_question *question, int i, char why[KIN_PLAN_WHY_MAX]);
 
 // Takes medians of the last tokens, for devices by their id. True: the facts have changed so much that asking again is worth it.
-bool kin_planner_take_measured(kin_planner *planner, const kin_planner_measured *measured);
+bool kin_planner_add_measured(kin_planner *planner, const kin_planner_measured *measured);
 
 // The prediction for the active plan, by the facts alone and with the corrections since. False: no prediction, because there is
 // no plan or a device is not measured.
@@ -94,9 +94,9 @@ typedef struct kin_expectation {
 } kin_expectation;
 bool kin_planner_expects(kin_planner *planner, kin_expectation *out);
 
-// Finds the best division of n_texts sequences into steps with the active plan (pure/plan/batching.h). n_cached: tokens of each;
-// -1: its share of the work's n_cached. False: not known, or a plan is being made.
-bool kin_planner_batching(kin_planner *planner, int n_texts, int n_cached, int most, kin_batching *out);
+// Finds the best division of n_sequences sequences into steps with the active plan (pure/plan/batching.h). n_cached: tokens of
+// each; -1: its share of the work's n_cached. False: not known, or a plan is being made.
+bool kin_planner_batching(kin_planner *planner, int n_sequences, int n_cached, int most, kin_batching *out);
 
 // Returns kin_prompt_chunk_worth of the active plan; 0: not known, or a plan is being made.
 int kin_planner_chunk_worth(kin_planner *planner);
@@ -112,8 +112,8 @@ typedef struct kin_planner_calls {
     int (*ask)(kin_planner *planner, const kin_planner_question *question, kin_plan *out, kin_err *err);
     int (*without)(kin_planner *planner, const kin_planner_question *question, int i, kin_plan *out, kin_err *err);
     void (*left_out)(kin_planner *planner, const kin_planner_question *question, int i, char why[KIN_PLAN_WHY_MAX]);
-    bool (*take_measured)(kin_planner *planner, const kin_planner_measured *measured);
+    bool (*add_measured)(kin_planner *planner, const kin_planner_measured *measured);
     void (*in_force)(kin_planner *planner, uint32_t question);
 } kin_planner_calls;
 
-kin_planner_calls kin_planner_calls_of(bool is_measured); // not measured: without take_measured
+kin_planner_calls kin_planner_calls_of(bool is_measured); // not measured: without add_measured

@@ -17,14 +17,14 @@ struct kin_planning {
 
     pthread_mutex_t mutex; // guards the following
     pthread_cond_t changed;
-    bool is_closing, asks, has_question, has_measurement, has_answer, has_round, has_spares_question, has_spares;
+    bool is_closing, asks, has_question, has_measurement, has_answer, has_round, has_standby_question, has_standby;
     bool has_unexplained, has_reasons;
     uint32_t round;
-    kin_planner_question question;        // pending
-    kin_planner_question spares_question; // pending
-    kin_planner_question unexplained;     // question of the last plan
+    kin_planner_question question;         // pending
+    kin_planner_question standby_question; // pending
+    kin_planner_question unexplained;      // question of the last plan
     kin_planning_reasons reasons;
-    kin_planning_spares spares;
+    kin_planning_standby standby;
     measurement measurement; // pending
     kin_planning_answer answer;
 
@@ -32,7 +32,7 @@ struct kin_planning {
     kin_planner_question question_now;
     measurement measurement_now;
     kin_planning_answer answer_now;
-    kin_planning_spares spares_now;
+    kin_planning_standby standby_now;
     kin_planning_reasons reasons_now;
 };
 
@@ -66,16 +66,16 @@ static void explain(kin_planning *p) {
     p->o.done(p->o.user);
 }
 
-static void plan_spares(kin_planning *p) {
+static void plan_standby(kin_planning *p) {
     const kin_planner_question *q = &p->question_now;
-    kin_planning_spares *s = &p->spares_now;
+    kin_planning_standby *s = &p->standby_now;
     kin_err err;
-    *s = (kin_planning_spares){.number = q->number, .n = q->n};
+    *s = (kin_planning_standby){.number = q->number, .n = q->n};
     memcpy(s->ids, q->ids, sizeof s->ids);
     for (int i = 1; i < q->n; i++) s->has[i] = p->o.calls.without(p->o.planner, q, i, &s->plans[i], &err) == 0;
     pthread_mutex_lock(&p->mutex);
-    p->spares = *s;
-    p->has_spares = true;
+    p->standby = *s;
+    p->has_standby = true;
     pthread_mutex_unlock(&p->mutex);
     p->o.done(p->o.user);
 }
@@ -83,7 +83,7 @@ static void plan_spares(kin_planning *p) {
 static void learn(kin_planning *p) {
     measurement *m = &p->measurement_now;
     if (m->measured.facts) m->measured.facts = &m->facts;
-    bool asks = p->o.calls.take_measured(p->o.planner, &m->measured);
+    bool asks = p->o.calls.add_measured(p->o.planner, &m->measured);
     pthread_mutex_lock(&p->mutex);
     p->round = m->round;
     p->asks = asks || (p->has_round && p->asks);
@@ -99,16 +99,16 @@ static void *work(void *arg) {
     while (!p->is_closing) {
         bool learns = p->has_measurement, plans = !learns && p->has_question;
         bool explains = !learns && !plans && p->has_unexplained;
-        bool spares = !learns && !plans && !explains && p->has_spares_question;
+        bool standby = !learns && !plans && !explains && p->has_standby_question;
         if (learns) p->measurement_now = p->measurement;
         if (plans) p->question_now = p->question;
         if (learns) p->has_measurement = false;
         if (plans) p->has_question = false;
         if (explains) p->question_now = p->unexplained;
         if (explains) p->has_unexplained = false;
-        if (spares) p->question_now = p->spares_question;
-        if (spares) p->has_spares_question = false;
-        if (!learns && !plans && !explains && !spares) {
+        if (standby) p->question_now = p->standby_question;
+        if (standby) p->has_standby_question = false;
+        if (!learns && !plans && !explains && !standby) {
             pthread_cond_wait(&p->changed, &p->mutex);
             continue;
         }
@@ -116,7 +116,7 @@ static void *work(void *arg) {
         if (learns) learn(p);
         if (plans) plan(p);
         if (explains) explain(p);
-        if (spares) plan_spares(p);
+        if (standby) plan_standby(p);
         pthread_mutex_lock(&p->mutex);
     }
     pthread_mutex_unlock(&p->mutex);
@@ -166,16 +166,16 @@ void kin_planning_ask(kin_planning *p, const kin_planner_question *question) {
     pthread_mutex_unlock(&p->mutex);
 }
 
-void kin_planning_ask_spares(kin_planning *p, const kin_planner_question *question) {
+void kin_planning_ask_standby(kin_planning *p, const kin_planner_question *question) {
     if (!p->o.calls.without) return;
     pthread_mutex_lock(&p->mutex);
-    p->spares_question = *question;
-    p->has_spares_question = true;
+    p->standby_question = *question;
+    p->has_standby_question = true;
     pthread_cond_signal(&p->changed);
     pthread_mutex_unlock(&p->mutex);
 }
 
-void kin_planning_tell(kin_planning *p, uint32_t round, const kin_planner_measured *measured) {
+void kin_planning_add_measurement(kin_planning *p, uint32_t round, const kin_planner_measured *measured) {
     pthread_mutex_lock(&p->mutex);
     measurement *m = &p->measurement;
     m->round = round;
@@ -186,7 +186,7 @@ void kin_planning_tell(kin_planning *p, uint32_t round, const kin_planner_measur
     pthread_mutex_unlock(&p->mutex);
 }
 
-bool kin_planning_take_answer(kin_planning *p, kin_planning_answer *out) {
+bool kin_planning_pop_answer(kin_planning *p, kin_planning_answer *out) {
     pthread_mutex_lock(&p->mutex);
     bool has = p->has_answer;
     if (has) *out = p->answer;
@@ -195,7 +195,7 @@ bool kin_planning_take_answer(kin_planning *p, kin_planning_answer *out) {
     return has;
 }
 
-bool kin_planning_take_reasons(kin_planning *p, kin_planning_reasons *out) {
+bool kin_planning_pop_reasons(kin_planning *p, kin_planning_reasons *out) {
     pthread_mutex_lock(&p->mutex);
     bool has = p->has_reasons;
     if (has) *out = p->reasons;
@@ -204,7 +204,7 @@ bool kin_planning_take_reasons(kin_planning *p, kin_planning_reasons *out) {
     return has;
 }
 
-bool kin_planning_take_round(kin_planning *p, uint32_t *round, bool *asks) {
+bool kin_planning_pop_round(kin_planning *p, uint32_t *round, bool *asks) {
     pthread_mutex_lock(&p->mutex);
     bool has = p->has_round;
     *round = p->round;
@@ -214,11 +214,11 @@ bool kin_planning_take_round(kin_planning *p, uint32_t *round, bool *asks) {
     return has;
 }
 
-bool kin_planning_take_spares(kin_planning *p, kin_planning_spares *out) {
+bool kin_planning_pop_standby(kin_planning *p, kin_planning_standby *out) {
     pthread_mutex_lock(&p->mutex);
-    bool has = p->has_spares;
-    if (has) *out = p->spares;
-    p->has_spares = false;
+    bool has = p->has_standby;
+    if (has) *out = p->standby;
+    p->has_standby = false;
     pthread_mutex_unlock(&p->mutex);
     return has;
 }

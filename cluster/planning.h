@@ -27,10 +27,10 @@ void kin_planning_close(kin_planning *planning);
 
 // These copy their arguments.
 void kin_planning_ask(kin_planning *planning, const kin_planner_question *question);
-void kin_planning_tell(kin_planning *planning, uint32_t round, const kin_planner_measured *measured);
+void kin_planning_add_measurement(kin_planning *planning, uint32_t round, const kin_planner_measured *measured);
 
 // Asks for the plans without each of the devices; the lowest priority.
-void kin_planning_ask_spares(kin_planning *planning, const kin_planner_question *question);
+void kin_planning_ask_standby(kin_planning *planning, const kin_planner_question *question);
 
 typedef struct kin_planning_answer {
     uint32_t question;
@@ -42,7 +42,7 @@ typedef struct kin_planning_answer {
 } kin_planning_answer;
 
 // Takes the latest answer. Returns false if none has arrived since the last call.
-bool kin_planning_take_answer(kin_planning *planning, kin_planning_answer *out);
+bool kin_planning_pop_answer(kin_planning *planning, kin_planning_answer *out);
 // Why devices of the last question have no layers; computed after a plan, when no question is pending.
 typedef struct kin_planning_reasons {
     uint32_t question;
@@ -51,19 +51,19 @@ typedef struct kin_planning_reasons {
     char why[KIN_FACTS_MAX_DEVICES][KIN_PLAN_WHY_MAX]; // "": it has layers
 } kin_planning_reasons;
 
-bool kin_planning_take_reasons(kin_planning *planning, kin_planning_reasons *out); // the latest, once
+bool kin_planning_pop_reasons(kin_planning *planning, kin_planning_reasons *out); // the latest, once
 
 // Returns, once, the latest round whose measurements the planner has processed, and whether it wants to be asked again. False:
 // none.
-bool kin_planning_take_round(kin_planning *planning, uint32_t *round, bool *asks);
+bool kin_planning_pop_round(kin_planning *planning, uint32_t *round, bool *asks);
 
 // Standby plans: one without each of the devices of a question.
-typedef struct kin_planning_spares {
+typedef struct kin_planning_standby {
     uint32_t number;
     int n; // devices of the question
     kin_proto_id ids[KIN_FACTS_MAX_DEVICES];
     bool has[KIN_FACTS_MAX_DEVICES]; // there is a plan without device i
     kin_plan plans[KIN_FACTS_MAX_DEVICES];
-} kin_planning_spares;
+} kin_planning_standby;
 
-bool kin_planning_take_spares(kin_planning *planning, kin_planning_spares *out); // the latest, once
+bool kin_planning_pop_standby(kin_planning *planning, kin_planning_standby *out); // the latest, once

@@ -31,7 +31,7 @@ struct kin_probe_queue {
 
 static void on_timer(uv_timer_t *timer);
 
-static void look(kin_probe_queue *g, uint64_t in_ms) {
+static void start_timer(kin_probe_queue *g, uint64_t in_ms) {
     if (!g->probe && g->n > 0) uv_timer_start(&g->timer, on_timer, in_ms, 0);
 }
 
@@ -47,7 +47,7 @@ static void answer(kin_probe_queue *g, const kin_proto_id *id, const kin_probe_r
     g->measured(g->user, &m);
 }
 
-static request take_first(kin_probe_queue *g) {
+static request pop_request(kin_probe_queue *g) {
     request first = g->requests[0];
     memmove(g->requests, g->requests + 1, (size_t)--g->n * sizeof first);
     return first;
@@ -56,13 +56,13 @@ static request take_first(kin_probe_queue *g) {
 static void on_done(void *user, const kin_probe_result *result, const char *reason) {
     kin_probe_queue *g = user;
     g->probe = NULL;
-    request r = take_first(g);
+    request r = pop_request(g);
     bool again = !result && kin_refusal_of(reason) == KIN_REFUSAL_BUSY && kin_clock_ms(r.since, kin_clock_now()) < PATIENCE_MS;
     if (again)
         g->requests[g->n++] = r; // behind the others
     else
         answer(g, &r.wanted.id, result, reason);
-    look(g, again ? RETRY_MS : 0);
+    start_timer(g, again ? RETRY_MS : 0);
 }
 
 static void on_timer(uv_timer_t *timer) {
@@ -85,7 +85,7 @@ void kin_probe_queue_ask(kin_probe_queue *g, const kin_proto_measure *wanted) {
         return;
     }
     g->requests[g->n++] = (request){.wanted = *wanted};
-    look(g, 0);
+    start_timer(g, 0);
 }
 
 void kin_probe_queue_clear(kin_probe_queue *g) {
@@ -109,12 +109,12 @@ int kin_probe_queue_open(kin_probe_queue **out, uv_loop_t *loop, const kin_probe
     return 0;
 }
 
-static void free_meter(uv_handle_t *timer) {
+static void free_queue(uv_handle_t *timer) {
     free(timer->data);
 }
 
 void kin_probe_queue_close(kin_probe_queue *g) {
     if (!g) return;
     kin_probe_queue_clear(g);
-    uv_close((uv_handle_t *)&g->timer, free_meter);
+    uv_close((uv_handle_t *)&g->timer, free_queue);
 }

@@ -8,7 +8,7 @@ bool kin_probe_schedule_add(kin_probe_schedule *s, uint32_t from, uint32_t to, b
     return true;
 }
 
-static void take_out(kin_probe_schedule *s, int i) {
+static void remove_pair(kin_probe_schedule *s, int i) {
     memmove(&s->pairs[i], &s->pairs[i + 1], (size_t)(--s->n - i) * sizeof s->pairs[0]);
 }
 
@@ -26,7 +26,7 @@ static bool is_busy(const kin_probe_schedule *s, uint32_t device) {
 bool kin_probe_schedule_begin(kin_probe_schedule *s, kin_time now, kin_probe_pair *out) {
     for (int i = s->n - 1; i >= 0; i--) {
         kin_time begun = s->pairs[i].begun;
-        if (begun && kin_clock_ms(begun, now) > KIN_PROBE_SCHEDULE_LIMIT_MS) take_out(s, i);
+        if (begun && kin_clock_ms(begun, now) > KIN_PROBE_SCHEDULE_LIMIT_MS) remove_pair(s, i);
     }
     for (int i = 0; i < s->n; i++) {
         kin_probe_pair *p = &s->pairs[i];
@@ -40,13 +40,13 @@ bool kin_probe_schedule_begin(kin_probe_schedule *s, kin_time now, kin_probe_pai
 
 void kin_probe_schedule_end(kin_probe_schedule *s, uint32_t from) {
     for (int i = s->n - 1; i >= 0; i--) {
-        if (s->pairs[i].begun && s->pairs[i].from == from) take_out(s, i);
+        if (s->pairs[i].begun && s->pairs[i].from == from) remove_pair(s, i);
     }
 }
 
 void kin_probe_schedule_lost(kin_probe_schedule *s, uint32_t device) {
     for (int i = s->n - 1; i >= 0; i--) {
         const kin_probe_pair *p = &s->pairs[i];
-        if (p->from == device || (p->begun && p->to == device)) take_out(s, i);
+        if (p->from == device || (p->begun && p->to == device)) remove_pair(s, i);
     }
 }

@@ -49,11 +49,11 @@ void kin_ring_member_enter(kin_ring_member *m, const kin_ring_place *place, cons
     kin_group_links_enter(m->group_links, place->epoch, group, type);
 }
 
-bool kin_ring_member_take(kin_ring_member *m, kin_link *link, uint32_t epoch, const kin_proto_open *open) {
+bool kin_ring_member_accept(kin_ring_member *m, kin_link *link, uint32_t epoch, const kin_proto_open *open) {
     switch (open->role) {
     case KIN_PROTO_RING:
-    case KIN_PROTO_BACK: return kin_neighbours_take(m->neighbours, link, epoch, open);
-    case KIN_PROTO_GROUP: kin_group_links_take(m->group_links, link, epoch, open); return true;
+    case KIN_PROTO_BACK: return kin_neighbours_accept(m->neighbours, link, epoch, open);
+    case KIN_PROTO_GROUP: kin_group_links_accept(m->group_links, link, epoch, open); return true;
     case KIN_PROTO_FETCH:
         kin_endpoint_send_accept(m->endpoint, link);
         kin_chunk_server_accept(m->server, link);

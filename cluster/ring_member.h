@@ -25,7 +25,7 @@ typedef struct kin_ring_member_options {
     const kin_endpoint_callbacks *callbacks; // of the endpoint
     // The state of a link to a neighbour. That to the next member counts as open once those of the group are open too; a sum that
     // failed closes it.
-    kin_neighbours_told hop;
+    kin_neighbours_report hop;
     // A page was written as a file of n bytes; called on the store's thread. NULL: not wanted
     void (*page_written)(void *user, const kin_page_name *name, size_t n);
     bool (*is_busy)(void *user); // steps are being computed, so copies of pages can wait
@@ -77,4 +77,4 @@ void kin_ring_member_enter(kin_ring_member *member, const kin_ring_place *place,
                            kin_activation_type type);
 
 // Handles a link that another process opened. False: it is not for this member as a part of a ring, and remains the caller's.
-bool kin_ring_member_take(kin_ring_member *member, kin_link *link, uint32_t epoch, const kin_proto_open *open);
+bool kin_ring_member_accept(kin_ring_member *member, kin_link *link, uint32_t epoch, const kin_proto_open *open);

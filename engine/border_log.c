@@ -135,7 +135,7 @@ static block_rows *begin(kin_border_log *log, int il, int block) {
 }
 
 // x // f32 [n, n_embd] -> to, rounded as the next device receives them
-static void take_sent(kin_border_log *log, void *to, const float *x, size_t n) {
+static void round_sent(kin_border_log *log, void *to, const float *x, size_t n) {
     size_t bytes = log->n_embd * sizeof *x;
     if (log->wire == KIN_ACTIVATION_F32) memcpy(to, x, n * bytes);
     for (size_t i = 0; i < n && log->wire != KIN_ACTIVATION_F32; i++) {
@@ -152,7 +152,7 @@ void kin_border_log_add(kin_border_log *log, int il, const int64_t *cells, int n
         int block = (int)(cells[i] / KIN_KV_CELLS), at = (int)(cells[i] % KIN_KV_CELLS);
         if (!b || b->il != il || b->block != block) b = at == 0 ? begin(log, il, block) : find(log, il, block);
         if (!b || at > b->n) continue; // rows before it are missing
-        take_sent(log, b->rows + (size_t)at * log->n_embd, x + (size_t)i * log->n_embd, 1);
+        round_sent(log, b->rows + (size_t)at * log->n_embd, x + (size_t)i * log->n_embd, 1);
         b->n = at + 1; // later rows are discarded
         b->has_name = b->is_kept = false;
         b->added = log->n_added;
@@ -215,7 +215,7 @@ void kin_border_log_put(kin_border_log *log, int il, const kin_page_key *name, c
     uint8_t *content = is_there ? NULL : kin_kv_store_begin(log->store);
     if (!content) return;
     if (is_sent)
-        take_sent(log, content, rows, KIN_KV_CELLS);
+        round_sent(log, content, rows, KIN_KV_CELLS);
     else
         memcpy(content, rows, log->n_embd * KIN_KV_CELLS * sizeof *rows);
     if (are_finite(content, log->n_embd * KIN_KV_CELLS))

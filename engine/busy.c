@@ -22,7 +22,7 @@ uint64_t kin_busy_ns(const kin_busy *b, kin_time now) {
     return b->closed_ns + (b->n_open > 0 ? now - b->since : 0);
 }
 
-size_t kin_busy_take(kin_busy *b, kin_time now, kin_interval *out, size_t n_max) {
+size_t kin_busy_pop(kin_busy *b, kin_time now, kin_interval *out, size_t n_max) {
     size_t n = 0;
     if (b->n_open > 0 && now > b->since) keep(b, now);
     for (; n < n_max && b->first < b->next; n++) out[n] = b->kept[b->first++ % KIN_BUSY_KEPT];

@@ -32,4 +32,4 @@ uint64_t kin_busy_ns(const kin_busy *b, kin_time now); // total busy time
 
 // Takes the oldest kept intervals -> out // [n_max]; an interval in progress is closed at `now` and begun again. Returns how many
 // were taken.
-size_t kin_busy_take(kin_busy *b, kin_time now, kin_interval *out, size_t n_max);
+size_t kin_busy_pop(kin_busy *b, kin_time now, kin_interval *out, size_t n_max);

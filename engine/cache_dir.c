@@ -58,7 +58,7 @@ static void add_file(kin_cache_entry *entry, const char *path) {
     if (st.st_mtime > entry->used) entry->used = st.st_mtime;
 }
 
-static void look_into_folder(kin_cache_entry *entry) {
+static void add_folder(kin_cache_entry *entry) {
     DIR *d = opendir(entry->path);
     for (struct dirent *e; d && (e = readdir(d));) {
         deep_path path;
@@ -80,7 +80,7 @@ static size_t list_kind(const char *dir, kin_cache_kind kind, kin_cache_entry *l
         if (len >= (int)sizeof entry->path || lstat(entry->path, &st) != 0) continue;
         if (kind != KIN_CACHE_PACK && !S_ISDIR(st.st_mode)) continue;
         if (kind != KIN_CACHE_PACK) {
-            look_into_folder(entry);
+            add_folder(entry);
         } else {
             add_file(entry, entry->path);
             add_file(entry, note_of(entry).text);
@@ -106,7 +106,7 @@ size_t kin_cache_dir_list(const char *dir, kin_cache_entry **list) {
 
 // True if no kin process has the file open. The caller then holds an exclusive lock until it closes *fd (-1: there is nothing to
 // lock).
-static bool take_alone(const char *path, int *fd) {
+static bool lock_exclusively(const char *path, int *fd) {
     *fd = open(path, O_RDONLY | O_NOFOLLOW | O_CLOEXEC);
     if (*fd < 0 || flock(*fd, LOCK_EX | LOCK_NB) == 0) return true;
     close(*fd);
@@ -130,7 +130,7 @@ int kin_cache_dir_remove(const kin_cache_entry *entry, kin_err *err) {
     // A process that uses a model locks its manifest (model/store.h); one that uses a packed file locks that file. KV pages are
     // not locked: a process recomputes what is gone.
     snprintf(locked.text, sizeof locked.text, entry->kind == KIN_CACHE_MODEL ? "%s/manifest" : "%s", entry->path);
-    if (!take_alone(locked.text, &fd)) return kin_err_set(err, "%s: in use by a running kin", entry->path);
+    if (!lock_exclusively(locked.text, &fd)) return kin_err_set(err, "%s: in use by a running kin", entry->path);
     if (entry->kind != KIN_CACHE_PACK) {
         rc = remove_folder(entry->path, err);
     } else {

@@ -296,7 +296,7 @@ int kin_kv_runs(const kin_kv *kv, const kin_batch *batch, kin_run *runs, int32_t
     return n_runs;
 }
 
-void kin_kv_take_later(kin_kv *kv, kin_kv_later *later) {
+void kin_kv_swap_later(kin_kv *kv, kin_kv_later *later) {
     const kin_kv_later taken = kv->later;
     kv->later = *later;
     kv->later.states.n = kv->later.blocks.n = 0;

@@ -113,7 +113,7 @@ typedef struct kin_kv_later {
 } kin_kv_later;
 
 // Exchanges *later, whose lists are no longer needed, for the copies asked for since the last call.
-void kin_kv_take_later(kin_kv *kv, kin_kv_later *later);
+void kin_kv_swap_later(kin_kv *kv, kin_kv_later *later);
 void kin_kv_copy_later(kin_kv *kv, int il, const kin_kv_later *later);
 // Makes the copies asked for since the last call in all layers now. Call while no step is in flight.
 void kin_kv_copy_now(kin_kv *kv);

@@ -107,7 +107,7 @@ static bool reserve(const kin_kv_blocks *b, sequence *s, int n_blocks) {
     return true;
 }
 
-static int take_block(pool *p) {
+static int allocate_block(pool *p) {
     for (int i = 0; i < p->n; i++) {
         if (p->refs[i] > 0) continue;
         p->refs[i] = 1;
@@ -121,7 +121,7 @@ static void give_block(pool *p, int32_t block) {
     if (--p->refs[block] == 0) p->n_free++;
 }
 
-static int take_state(kin_kv_blocks *b, sequence *s, kin_err *err) {
+static int allocate_state(kin_kv_blocks *b, sequence *s, kin_err *err) {
     for (int i = 0; i < b->n_states; i++) {
         if (b->has_owner[i]) continue;
         b->has_owner[i] = true;
@@ -189,19 +189,19 @@ static int own_last_block(kin_kv_blocks *b, sequence *s, kin_kv_copy *copy, kin_
     if (s->n % KIN_KV_CELLS == 0 || b->blocks.refs[s->blocks[i]] == 1) return 0;
     if (!kin_kv_blocks_fit(b, 1)) return full_context(b, err);
     copy->from = s->blocks[i];
-    copy->to = take_block(&b->blocks);
+    copy->to = allocate_block(&b->blocks);
     give_block(&b->blocks, s->blocks[i]);
     s->blocks[i] = copy->to;
     if (!has_window(b)) return 0;
     copy->window_from = s->window[i];
-    copy->window_to = take_block(&b->window);
+    copy->window_to = allocate_block(&b->window);
     give_block(&b->window, s->window[i]);
     s->window[i] = copy->window_to;
     return 0;
 }
 
 // Takes from a sequence what it needs to go on behind its last block.
-static void take_end(kin_kv_blocks *b, sequence *s) {
+static void release_tail(kin_kv_blocks *b, sequence *s) {
     const int n_blocks = blocks_of(s->n);
     for (int i = s->n_gone; i < n_blocks && has_window(b); i++) give_block(&b->window, s->window[i]);
     s->n_gone = has_window(b) ? n_blocks : 0;
@@ -213,7 +213,7 @@ static int truncate_to(kin_kv_blocks *b, int32_t seq, int n, kin_kv_copy *copy, 
     if (n >= s->n) return 0;
     if (s->is_loaded && n > 0 && n % KIN_KV_CELLS == 0) {
         shorten(b, s, n);
-        take_end(b, s);
+        release_tail(b, s);
         return 0;
     }
     if (check_at(b, seq, s, n, err) != 0) return KIN_FAIL;
@@ -235,7 +235,7 @@ static int share_state(kin_kv_blocks *b, sequence *s, const sequence *from, int 
         give_state(b, s);
         return 0;
     }
-    if (s->n == 0 && take_state(b, s, err) != 0) return KIN_FAIL;
+    if (s->n == 0 && allocate_state(b, s, err) != 0) return KIN_FAIL;
     s->base = from->base < n ? from->base : n;
     copy->state_from = from->state;
     copy->state_to = s->state;
@@ -291,11 +291,11 @@ static int window_begin(const kin_kv_blocks *b, int n) {
     return n >= b->window_size ? (n - b->window_size + 1) / KIN_KV_CELLS : 0;
 }
 
-// Gives a sequence of full blocks, without what take_end takes, a state and the blocks of the window at its end.
+// Gives a sequence of full blocks, without what release_tail takes, a state and the blocks of the window at its end.
 static int give_end(kin_kv_blocks *b, sequence *s, kin_err *err) {
     const int begin = window_begin(b, s->n);
     if (has_window(b) && s->n_gone - begin > b->window.n_free) return full_context(b, err);
-    for (; has_window(b) && s->n_gone > begin; s->n_gone--) s->window[s->n_gone - 1] = take_block(&b->window);
+    for (; has_window(b) && s->n_gone > begin; s->n_gone--) s->window[s->n_gone - 1] = allocate_block(&b->window);
     s->base = b->n_states > 0 ? s->n : 0;
     return 0;
 }
@@ -306,10 +306,10 @@ int kin_kv_blocks_load(kin_kv_blocks *b, int32_t seq, int n, bool has_states, ki
     if (!s || !reserve(b, s, end)) return kin_err_set(err, "out of memory for the KV cache's table");
     if (s->n % KIN_KV_CELLS != 0) return kin_err_set(err, "the last block of sequence %d is not full", (int)seq);
     if (end > b->n_ctx / KIN_KV_CELLS || n > b->blocks.n_free) return full_context(b, err);
-    if (s->n == 0 && b->n_states > 0 && take_state(b, s, err) != 0) return KIN_FAIL;
-    take_end(b, s);
+    if (s->n == 0 && b->n_states > 0 && allocate_state(b, s, err) != 0) return KIN_FAIL;
+    release_tail(b, s);
     for (int i = begin; i < end; i++) {
-        s->blocks[i] = take_block(&b->blocks);
+        s->blocks[i] = allocate_block(&b->blocks);
         if (has_window(b)) s->window[i] = 0; // not read
     }
     s->n = s->begin = end * KIN_KV_CELLS;
@@ -365,10 +365,10 @@ int kin_kv_blocks_append(kin_kv_blocks *b, int32_t seq, int32_t pos, int64_t *ce
     int i = pos / KIN_KV_CELLS;
     if (!s || !reserve(b, s, i + 1)) return kin_err_set(err, "out of memory for the KV cache's table");
     if (pos % KIN_KV_CELLS == 0 && !kin_kv_blocks_fit(b, 1)) return full_context(b, err);
-    if (n == 0 && b->n_states > 0 && take_state(b, s, err) != 0) return KIN_FAIL;
+    if (n == 0 && b->n_states > 0 && allocate_state(b, s, err) != 0) return KIN_FAIL;
     if (pos % KIN_KV_CELLS == 0) {
-        s->blocks[i] = take_block(&b->blocks);
-        if (has_window(b)) s->window[i] = take_block(&b->window);
+        s->blocks[i] = allocate_block(&b->blocks);
+        if (has_window(b)) s->window[i] = allocate_block(&b->window);
     }
     append_to_run(b, s);
     s->is_loaded = false;

@@ -99,7 +99,7 @@ static kin_page_key key_of(const kin_kv *kv, const kin_page_request *r, int i, i
     return kin_page_key_of_layer(&r->keys[i], il, kin_kv_is_on_gpu(kv, il));
 }
 
-static int patience_left(const kin_kv_pages *p) {
+static int timeout_left_ms(const kin_kv_pages *p) {
     return p->timeout_ms > 0 ? (int)p->timeout_ms : 0;
 }
 
@@ -143,7 +143,7 @@ static bool keep_parts(kin_kv_pages *p, const kin_kv *kv, const kin_page_request
         bytes += kin_kv_page_bytes(kv);
         if (bytes > MOST_KEPT_BYTES && bytes > kin_kv_page_bytes(kv)) return false;
         const kin_time begun = kin_clock_now();
-        uint8_t *content = kin_kv_store_begin_within(p->store, patience_left(p));
+        uint8_t *content = kin_kv_store_begin_within(p->store, timeout_left_ms(p));
         p->timeout_ms -= kin_clock_ms(begun, kin_clock_now());
         if (!content) return false;
         kin_kv_part_get(kv, r->seq, at.il, at.i, content);
@@ -203,9 +203,9 @@ static void fetch_missing(kin_kv_pages *p, const kin_kv *kv, const kin_page_requ
     }
     for (part at = {.il = -1}; wants_states && next_part(kv, r, &at);)
         if (!kin_kv_store_has(p->store, &at.key)) p->missing[n++] = at.key;
-    if (n == 0 || patience_left(p) == 0) return;
+    if (n == 0 || timeout_left_ms(p) == 0) return;
     kin_time begun = kin_clock_now();
-    kin_kv_store_fetch(p->store, p->missing, n, patience_left(p));
+    kin_kv_store_fetch(p->store, p->missing, n, timeout_left_ms(p));
     p->timeout_ms -= kin_clock_ms(begun, kin_clock_now());
 }
 
@@ -262,7 +262,7 @@ static int place(kin_kv_pages *p, kin_kv *kv, const kin_page_request *r, kin_err
     return 0;
 }
 
-int kin_kv_pages_take(kin_kv_pages *p, kin_kv *kv, const kin_page_request *r, kin_err *err) {
+int kin_kv_pages_handle(kin_kv_pages *p, kin_kv *kv, const kin_page_request *r, kin_err *err) {
     kin_assert(r->seq >= 0 && r->first >= 0 && r->n > 0 && r->n <= KIN_PAGES_MAX);
     if (r->drops) {
         if (p && r->has_states) drop_states(p, kv, r, r->n - 1);
@@ -280,7 +280,7 @@ int kin_kv_pages_take(kin_kv_pages *p, kin_kv *kv, const kin_page_request *r, ki
 static bool fetch_borders(kin_kv_pages *p, const kin_page_request *r, const lack *l) {
     int i = l->begin;
     kin_time begun = kin_clock_now();
-    kin_border_log_fetch(p->borders, l->layer_begin, r->keys + l->begin, l->end - l->begin, patience_left(p));
+    kin_border_log_fetch(p->borders, l->layer_begin, r->keys + l->begin, l->end - l->begin, timeout_left_ms(p));
     p->timeout_ms -= kin_clock_ms(begun, kin_clock_now());
     while (i < l->end && kin_border_log_get(p->borders, l->layer_begin, &r->keys[i], NULL)) i++;
     return i == l->end;

@@ -37,7 +37,7 @@ void kin_kv_pages_close(kin_kv_pages *pages);
 // Returns the number of leading pages of the request that are kept, or loaded into the cache; with `recomputes` none is loaded
 // yet, and n is returned. A page that cannot be used is no failure. KIN_FAIL: the sequence does not have the pages to keep, or
 // cannot take the pages to load. pages NULL: none is kept or found, but after a load request the sequence still has its blocks.
-int kin_kv_pages_take(kin_kv_pages *pages, kin_kv *kv, const kin_page_request *request, kin_err *err);
+int kin_kv_pages_handle(kin_kv_pages *pages, kin_kv *kv, const kin_page_request *request, kin_err *err);
 
 // Does the second half of a request that recomputes: computes what is not found. Returns the number of leading pages that are
 // valid. Waits for other devices' pages and hidden states for at most request->timeout_ms in total. KIN_FAIL: computing failed.

@@ -56,7 +56,7 @@ static void add_file(files *list, const char *dir, const char *folder, const cha
     list->at[list->n++] = f;
 }
 
-static void look_into(files *list, const char *dir, const char *folder) {
+static void list_folder(files *list, const char *dir, const char *folder) {
     char path[1100];
     snprintf(path, sizeof path, "%s/%s", dir, folder);
     DIR *d = opendir(path);
@@ -70,7 +70,7 @@ static files list_files(const char *dir) {
     files list = {0};
     DIR *d = opendir(dir);
     for (struct dirent *e; d && (e = readdir(d));) {
-        if (e->d_name[0] != '.') look_into(&list, dir, e->d_name);
+        if (e->d_name[0] != '.') list_folder(&list, dir, e->d_name);
     }
     if (d) closedir(d);
     if (list.n) qsort(list.at, list.n, sizeof *list.at, oldest_first);

@@ -30,7 +30,7 @@ struct kin_kv_store {
     kin_kv_page_seal seal;
     size_t n_page;
     uint8_t *page; // for reading
-    bool has_told_damage;
+    bool has_logged_damage;
     kin_kv_room room; // used by the thread only
     bool has_thread;
     pthread_t thread;
@@ -76,7 +76,7 @@ static int write_page(kin_kv_store *s, const queued *q, kin_err *err) {
 }
 
 // Logs the first failure. Later pages are still tried, since the disk may have room again.
-static void tell_failure(kin_kv_store *s, const kin_err *why) {
+static void log_failure(kin_kv_store *s, const kin_err *why) {
     if (!s->has_failed) kin_log(KIN_LOG_WARN, "the on-disk KV cache is disabled: %s", why->text);
     s->has_failed = true;
     s->stats.n_left_out++;
@@ -97,7 +97,7 @@ static void *write_pages(void *arg) {
         if (is_written)
             s->stats.n_written++;
         else if (!q.is_removed)
-            tell_failure(s, &err);
+            log_failure(s, &err);
         if (is_written && s->queue[s->first].is_removed) remove_file(s, &q.key); // meanwhile
         s->first = (s->first + 1) % MAX_QUEUED;
         if (--s->n == 0) s->is_behind = false;
@@ -203,10 +203,10 @@ const uint8_t *kin_kv_store_read(kin_kv_store *s, const kin_page_key *key) {
         s->stats.n_damaged++;
     pthread_mutex_unlock(&s->mutex);
     if (rc == 0) return s->page + KIN_KV_PAGE_HEAD;
-    if (!s->has_told_damage)
+    if (!s->has_logged_damage)
         kin_log(KIN_LOG_WARN, "%s: removed a damaged KV page, which is recomputed (%s)", kin_kv_file_path(s->dir, &name).text,
                 err.text);
-    s->has_told_damage = true; // log only once: there may be many
+    s->has_logged_damage = true; // log only once: there may be many
     kin_kv_file_remove(s->dir, &name);
     return NULL;
 }

@@ -417,7 +417,7 @@ static int lock_for_writing(kin_packed *p, kin_err *err) {
 static void make_huge_page(const kin_packed *p, uint64_t at) {
     void *map = mmap(NULL, KIN_HUGE_PAGE, PROT_READ, MAP_SHARED, p->fd, (off_t)at);
     if (map == MAP_FAILED) return;
-    if (kin_pages_wish_huge(map, KIN_HUGE_PAGE)) kin_pages_fetch(map, 1, true);
+    if (kin_pages_advise_huge(map, KIN_HUGE_PAGE)) kin_pages_fetch(map, 1, true);
     munmap(map, KIN_HUGE_PAGE);
 }
 

@@ -197,7 +197,7 @@ static int measure_disk(work *w, kin_err *err) {
     return w->o->stop && atomic_load(w->o->stop) ? kin_err_set(err, "stopped") : 0;
 }
 
-static kin_benchmark_options patience_here(void) {
+static kin_benchmark_options benchmark_options(void) {
     kin_quota quota = kin_quota_read();
     if (quota.cores <= 0) return (kin_benchmark_options){.least_s = LEAST_S};
     return (kin_benchmark_options){.least_s = fmax(QUOTA_LEAST_S, QUOTA_PERIODS * quota.period_s), .mean = true};
@@ -238,7 +238,7 @@ int kin_profile_measure(kin_device_facts *out, const kin_devices *devices, const
     kin_label_set(out->name, sizeof out->name - 1, o->name ? o->name : "");
     if (out->has_gpu) out->uma = shares_memory(&devices->gpu);
     kin_profile_refresh(out, devices, o->memory);
-    work w = {.devices = devices, .o = o, .facts = out, .options = patience_here()};
+    work w = {.devices = devices, .o = o, .facts = out, .options = benchmark_options()};
     w.n_total = (uint64_t)(N_SWEEPS * kin_throughput_benchmark_n_steps() * (out->has_gpu ? 2 : 1) + 4);
     if (measure_window(&w, err) != 0) return KIN_FAIL;
     if (measure_engine(&w, &devices->cpu, (uint64_t)out->memory_bytes, &out->cpu, err) != 0) return KIN_FAIL;

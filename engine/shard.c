@@ -722,7 +722,7 @@ int kin_shard_begin(kin_shard *s, const kin_batch *batch, kin_err *err) {
     st->batch.n_ops = 0; // applied
     note_cells(s, st);
     if (st->runs) st->n_runs = kin_kv_runs(s->kv, &st->batch, st->runs, st->run_rows);
-    kin_kv_take_later(s->kv, &st->later);
+    kin_kv_swap_later(s->kv, &st->later);
     st->n_run = 0;
     st->open = true;
     return number;
@@ -782,7 +782,7 @@ int kin_shard_pages(kin_shard *s, const kin_batch *batch, kin_err *err) {
     if (!has_open_step(s)) kin_kv_copy_now(s->kv);
     if (!batch->pages) return 0;
     open_pages(s);
-    return kin_kv_pages_take(s->pages, s->kv, batch->pages, err);
+    return kin_kv_pages_handle(s->pages, s->kv, batch->pages, err);
 }
 
 // ---- running
@@ -1156,7 +1156,7 @@ bool kin_shard_get_memory(const kin_shard *s, kin_shard_memory *m) {
                             .buffers = stats.compute_bytes + half + before + message_bytes(s) + kin_kv_pages_bytes(s->pages) +
                                        w->stream.state_bytes,
                             .program = s->program_bytes,
-                            .taken = kin_governor_held(true) + w->stream.resident_bytes};
+                            .occupied = kin_governor_held(true) + w->stream.resident_bytes};
     return true;
 }
 
@@ -1168,9 +1168,9 @@ void kin_shard_memory_format(const kin_shard_memory *m, char *text, size_t n) {
     const double mib = 1 << 20;
     snprintf(text, n, "%.1f MiB by the formula (weights %.1f, KV cache %.1f, buffers %.1f, the program %.1f), %.1f MiB taken",
              (double)kin_shard_memory_sum(m) / mib, (double)m->weights / mib, (double)m->kv / mib, (double)m->buffers / mib,
-             (double)m->program / mib, (double)m->taken / mib);
+             (double)m->program / mib, (double)m->occupied / mib);
 }
 
-size_t kin_shard_take_intervals(kin_shard *s, kin_stream_record record, kin_interval *out, size_t n_max) {
-    return kin_weights_take_intervals(s->weights, record, out, n_max);
+size_t kin_shard_pop_intervals(kin_shard *s, kin_stream_record record, kin_interval *out, size_t n_max) {
+    return kin_weights_pop_intervals(s->weights, record, out, n_max);
 }

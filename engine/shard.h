@@ -132,7 +132,7 @@ kin_shard_stats kin_shard_get_stats(const kin_shard *shard);
 typedef struct kin_shard_memory {
     uint64_t weights; // by proposition 5 (pure/plan/sliding_window.h)
     uint64_t kv, buffers, program;
-    uint64_t taken;
+    uint64_t occupied;
 } kin_shard_memory;
 
 // Returns false if there is no such window.
@@ -140,5 +140,5 @@ bool kin_shard_get_memory(const kin_shard *shard, kin_shard_memory *memory);
 uint64_t kin_shard_memory_sum(const kin_shard_memory *memory); // by the formula
 void kin_shard_memory_format(const kin_shard_memory *memory, char *text, size_t n);
 
-// Returns when weights were read from the disk, or waited for: see kin_stream_take_intervals.
-size_t kin_shard_take_intervals(kin_shard *shard, kin_stream_record record, kin_interval *out, size_t n_max);
+// Returns when weights were read from the disk, or waited for: see kin_stream_pop_intervals.
+size_t kin_shard_pop_intervals(kin_shard *shard, kin_stream_record record, kin_interval *out, size_t n_max);

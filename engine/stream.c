@@ -25,7 +25,7 @@ enum {
     MAX_CHUNKS_PER_EXTENT = 256, // so that there is room for the chunks of any block
     WILLNEED_AHEAD = 4,          // blocks announced to the OS ahead of their use
     RING_SLACK_PERCENT = 25,     // beyond the largest group: room to read ahead while it is computed
-    FAULTS_WORTH_A_LOOK = 4,     // per pass; fewer come from rows of the embedding
+    FAULTS_WORTH_A_CHECK = 4,    // per pass; fewer come from rows of the embedding
 };
 
 typedef struct block {
@@ -162,7 +162,7 @@ uint64_t kin_stream_min_budget(const kin_stream_block *blocks, size_t n_blocks) 
 // ---- the ring. Call all functions with the mutex held.
 
 // Allocates `bytes` after the used part. False if there is no room now.
-static bool ring_take(kin_stream *s, uint64_t bytes, step *st) {
+static bool ring_allocate(kin_stream *s, uint64_t bytes, step *st) {
     if (s->ring_used + bytes > s->ring_bytes) return false;
     st->ring_at = (s->ring_begin + s->ring_used) % s->ring_bytes;
     st->ring_bytes = bytes;
@@ -280,7 +280,7 @@ static bool schedule_one(kin_stream *s) {
     *st = (step){.block = s->pass_block, .streamed = !b->resident};
     if (n_chunks_free(s) < chunks_of(b)) return false;
     if (st->streamed) {
-        if (!ring_take(s, b->slot_bytes, st)) return false;
+        if (!ring_allocate(s, b->slot_bytes, st)) return false;
         push_reads(s, st, b);
     } else if (!b->present && s->mode != KIN_STREAM_MMAP) {
         push_fetches(s, st, b);
@@ -306,11 +306,11 @@ static void doubt_pages(kin_stream *s) {
 
 // The OS may reclaim pages of resident blocks, and computing would read them again page by page. Page faults reveal that: then
 // all resident blocks are checked, those scheduled as present at once, the others when their turn comes.
-static void look_at_faults(kin_stream *s, bool pass_begins) {
+static void check_faults(kin_stream *s, bool pass_begins) {
     uint64_t n = kin_pages_faults(), n_new = n - s->n_faults;
-    if (s->mode != KIN_STREAM_RESIDENT || (n_new < FAULTS_WORTH_A_LOOK && !pass_begins)) return;
+    if (s->mode != KIN_STREAM_RESIDENT || (n_new < FAULTS_WORTH_A_CHECK && !pass_begins)) return;
     s->n_faults = n;
-    if (n_new < FAULTS_WORTH_A_LOOK) return;
+    if (n_new < FAULTS_WORTH_A_CHECK) return;
     doubt_pages(s);
     for (size_t i = s->acquired; i < s->next; i++) {
         step *st = step_at(s, i);
@@ -484,7 +484,7 @@ static void advise_range(const range *r, bool around, bool moved) {
              behind = least(n - before, (uintptr_t)r->end % KIN_HUGE_PAGE);
     kin_pages_read_around(r->begin, n, around);
     if (!r->resident || ((uintptr_t)r->last->map - r->last->offset) % KIN_HUGE_PAGE != 0) return;
-    kin_pages_wish_huge(r->begin + before, n - before - behind);
+    kin_pages_advise_huge(r->begin + before, n - before - behind);
     if (moved) kin_pages_drop(r->begin, before), kin_pages_drop(r->end - behind, behind);
 }
 
@@ -669,7 +669,7 @@ bool kin_stream_begin(kin_stream *s, size_t block, bool with_output) {
     pthread_mutex_lock(&s->mutex);
     kin_assert(block < s->n_blocks);
     if (block == 0) s->stats.n_passes++;
-    look_at_faults(s, block == 0);
+    check_faults(s, block == 0);
     bool idle = s->mode == KIN_STREAM_MMAP || (s->mode == KIN_STREAM_RESIDENT && all_present(s));
     if (idle) { // nothing to read ahead: the run uses the mappings
         drop_to(s, 0);
@@ -686,7 +686,7 @@ bool kin_stream_begin(kin_stream *s, size_t block, bool with_output) {
 
 int kin_stream_acquire(kin_stream *s, size_t block_number, const uint8_t **ptrs, kin_err *err) {
     pthread_mutex_lock(&s->mutex);
-    look_at_faults(s, false);
+    check_faults(s, false);
     schedule(s);
     kin_assert(s->acquired < s->next);
     step *st = step_at(s, s->acquired);
@@ -811,9 +811,9 @@ kin_stream_stats kin_stream_get_stats(kin_stream *s) {
     return stats;
 }
 
-size_t kin_stream_take_intervals(kin_stream *s, kin_stream_record record, kin_interval *out, size_t n_max) {
+size_t kin_stream_pop_intervals(kin_stream *s, kin_stream_record record, kin_interval *out, size_t n_max) {
     pthread_mutex_lock(&s->mutex);
-    size_t n = kin_busy_take(record == KIN_STREAM_READS ? &s->reading : &s->stalling, kin_clock_now(), out, n_max);
+    size_t n = kin_busy_pop(record == KIN_STREAM_READS ? &s->reading : &s->stalling, kin_clock_now(), out, n_max);
     pthread_mutex_unlock(&s->mutex);
     return n;
 }

@@ -136,4 +136,4 @@ kin_stream_stats kin_stream_get_stats(kin_stream *stream);
 // Returns the number of intervals when reads were in flight, or acquire waited for them, since the last call (at most the last
 // KIN_BUSY_KEPT), oldest first: out // [n_max]. Any thread.
 typedef enum kin_stream_record { KIN_STREAM_READS, KIN_STREAM_STALLS } kin_stream_record;
-size_t kin_stream_take_intervals(kin_stream *stream, kin_stream_record record, kin_interval *out, size_t n_max);
+size_t kin_stream_pop_intervals(kin_stream *stream, kin_stream_record record, kin_interval *out, size_t n_max);

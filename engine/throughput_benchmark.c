@@ -94,7 +94,7 @@ int kin_throughput_benchmark_open(kin_throughput_benchmark **out, const kin_devi
         return kin_err_set(err, "out of memory: %llu bytes on %s", (unsigned long long)bytes, device->name);
     }
     // Packed weights are in huge pages if the file system has them (engine/weights_place.c).
-    if (ggml_backend_buffer_is_host(r->plain)) kin_pages_wish_huge(ggml_backend_buffer_get_base(r->plain), bytes);
+    if (ggml_backend_buffer_is_host(r->plain)) kin_pages_advise_huge(ggml_backend_buffer_get_base(r->plain), bytes);
     ggml_backend_buffer_clear(r->plain, 0); // allocates real pages: untouched ones all map to the same zero page
     *out = r;
     return 0;
@@ -110,7 +110,7 @@ void kin_throughput_benchmark_close(kin_throughput_benchmark *r) {
 
 // ---- graphs
 
-static int open_gauge(const kin_throughput_benchmark *r, kin_micro_benchmark *g, size_t n_nodes, int n_tokens, kin_err *err) {
+static int open_benchmark(const kin_throughput_benchmark *r, kin_micro_benchmark *g, size_t n_nodes, int n_tokens, kin_err *err) {
     if (kin_micro_benchmark_init(g, r->device, n_nodes, err) != 0) return KIN_FAIL;
     g->graph.hp = &shape;
     g->graph.layers = r->layers;
@@ -125,7 +125,7 @@ static struct ggml_tensor *input(kin_micro_benchmark *g, enum ggml_type type, in
     return t;
 }
 
-static void close_gauge(kin_throughput_benchmark *r, kin_micro_benchmark *g) {
+static void close_benchmark(kin_throughput_benchmark *r, kin_micro_benchmark *g) {
     if (r->n_kept < MAX_KEPT) {
         r->kept[r->n_kept++] = g->galloc;
         g->galloc = NULL;
@@ -142,7 +142,7 @@ static int time_and_close(kin_throughput_benchmark *r, kin_micro_benchmark *g, c
         rc = kin_micro_benchmark_ready(g, err);
         if (rc == 0) rc = kin_micro_benchmark_time(g, p, seconds, err);
     }
-    close_gauge(r, g);
+    close_benchmark(r, g);
     return rc;
 }
 
@@ -231,7 +231,7 @@ static int measure_products(kin_throughput_benchmark *r, enum ggml_type type, in
                             const kin_benchmark_options *p, products *out, kin_err *err) {
     kin_micro_benchmark g;
     *out = (products){0};
-    if (open_gauge(r, &g, (size_t)most + N_INPUTS, n_tokens, err) != 0) return KIN_FAIL;
+    if (open_benchmark(r, &g, (size_t)most + N_INPUTS, n_tokens, err) != 0) return KIN_FAIL;
     add_products(r, &g, type, n_tokens, most, out);
     return time_and_close(r, &g, p, &out->seconds, err);
 }
@@ -285,7 +285,7 @@ static int measure_some(kin_throughput_benchmark *r, enum ggml_type type, int64_
     kin_micro_benchmark g;
     place at = whole_store(r);
     *out = (products){0};
-    if (open_gauge(r, &g, MAX_MATRICES + N_INPUTS, 1, err) != 0) return KIN_FAIL;
+    if (open_benchmark(r, &g, MAX_MATRICES + N_INPUTS, 1, err) != 0) return KIN_FAIL;
     struct ggml_tensor *x = input(&g, GGML_TYPE_F32, width, 1);
     while (out->n < MAX_MATRICES && at.used < bytes && add_product(&at, &g, type, (int64_t[2]){width, width}, x)) out->n++;
     out->bytes = (double)at.used;
@@ -348,7 +348,7 @@ static int add_small_of_kin(kin_throughput_benchmark *r, kin_micro_benchmark *g)
 static int measure_ops(kin_throughput_benchmark *r, const kin_benchmark_options *p, kin_engine_facts *f, kin_err *err) {
     kin_micro_benchmark g;
     double seconds;
-    if (open_gauge(r, &g, N_SMALL + 16, 1, err) != 0) return KIN_FAIL;
+    if (open_benchmark(r, &g, N_SMALL + 16, 1, err) != 0) return KIN_FAIL;
     int n = r->device->kernels ? add_small_of_kin(r, &g) : add_small_of_ggml(&g);
     if (time_and_close(r, &g, p, &seconds, err) != 0) return KIN_FAIL;
     if (seconds > 0) f->op_s = seconds / n;
@@ -359,7 +359,7 @@ static int measure_ops(kin_throughput_benchmark *r, const kin_benchmark_options 
 static int measure_cache_copy(kin_throughput_benchmark *r, const kin_benchmark_options *p, kin_engine_facts *f, kin_err *err) {
     kin_micro_benchmark g;
     place at = whole_store(r);
-    if (open_gauge(r, &g, 2 * N_SMALL, 1, err) != 0) return KIN_FAIL;
+    if (open_benchmark(r, &g, 2 * N_SMALL, 1, err) != 0) return KIN_FAIL;
     struct ggml_tensor *rows = input(&g, GGML_TYPE_F32, 2 * WIDTH_KV, 1), *cell = input(&g, GGML_TYPE_I64, 1, 1);
     struct ggml_tensor *row = input(&g, GGML_TYPE_F32, WIDTH_KV, 1);
     int n = 0, n_ops = 0;
@@ -382,7 +382,7 @@ static int measure_cache_copy(kin_throughput_benchmark *r, const kin_benchmark_o
 
 // Attention over caches of `bytes` bytes; looks: the bytes that all heads and tokens read, each counted separately.
 typedef struct attended {
-    double bytes, looks, seconds; // seconds 0: the device does not have the operator
+    double bytes, attended_bytes, seconds; // seconds 0: the device does not have the operator
 } attended;
 
 // As in the engine: each head reads the keys and values of its group, whose rows alternate with those of the others. Every token
@@ -405,7 +405,7 @@ static int measure_attention(kin_throughput_benchmark *r, int n_tokens, int n_ce
     *out = (attended){0};
     kin_micro_benchmark g;
     place at = one_run(r);
-    if (open_gauge(r, &g, 3 * MAX_CACHES, n_tokens, err) != 0) return KIN_FAIL;
+    if (open_benchmark(r, &g, 3 * MAX_CACHES, n_tokens, err) != 0) return KIN_FAIL;
     g.graph.n_kv = n_cells;
     for (int i = 0; i < n_tokens; i++) r->n_cells[i] = n_cells;
     struct ggml_tensor *q = input(&g, GGML_TYPE_F32, WIDTH, n_tokens), *mask = input(&g, GGML_TYPE_F16, n_cells, n_tokens);
@@ -418,7 +418,7 @@ static int measure_attention(kin_throughput_benchmark *r, int n_tokens, int n_ce
     if (most > 1) move_each_run(&at, &g);
     if (time_and_close(r, &g, p, &seconds, err) != 0) return KIN_FAIL;
     out->bytes = n * 2.0 * n_cells * WIDTH_KV * sizeof(ggml_fp16_t);
-    out->looks = out->bytes * WIDTH / WIDTH_KV * n_tokens;
+    out->attended_bytes = out->bytes * WIDTH / WIDTH_KV * n_tokens;
     out->seconds = fmax(seconds - n * op_s, seconds / 2);
     return 0;
 }
@@ -427,7 +427,7 @@ static int measure_prompt_attention(kin_throughput_benchmark *r, const kin_bench
                                     kin_err *err) {
     attended a;
     if (measure_attention(r, BATCH, N_CELLS, 1, p, f->op_s, &a, err) != 0) return KIN_FAIL;
-    if (a.seconds > 0) f->prompt_read_bytes_s = a.looks / a.seconds;
+    if (a.seconds > 0) f->prompt_read_bytes_s = a.attended_bytes / a.seconds;
     return 0;
 }
 
@@ -438,9 +438,9 @@ static int measure_token_attention(kin_throughput_benchmark *r, const kin_benchm
     attended a;
     if (measure_attention(r, 1, r->device->kernels ? DEEP_CELLS : N_CELLS, MAX_CACHES, p, f->op_s, &a, err) != 0) return KIN_FAIL;
     if (a.seconds == 0) return 0;
-    f->read_bytes_s = a.looks / a.seconds;
+    f->read_bytes_s = a.attended_bytes / a.seconds;
     if (!r->device->kernels) return 0;
-    double compute_s = a.looks / f->prompt_read_bytes_s, square = a.seconds * a.seconds - compute_s * compute_s;
+    double compute_s = a.attended_bytes / f->prompt_read_bytes_s, square = a.seconds * a.seconds - compute_s * compute_s;
     f->kv_bytes_s = a.bytes / sqrt(fmax(square, a.seconds * a.seconds / 4));
     return 0;
 }

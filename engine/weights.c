@@ -469,12 +469,12 @@ kin_weights_stats kin_weights_get_stats(kin_weights *w) {
     return stats;
 }
 
-size_t kin_weights_take_intervals(kin_weights *w, kin_stream_record record, kin_interval *out, size_t n_max) {
+size_t kin_weights_pop_intervals(kin_weights *w, kin_stream_record record, kin_interval *out, size_t n_max) {
     size_t n = 0;
     if (record == KIN_STREAM_STALLS) {
         pthread_mutex_lock(&w->mutex);
-        n = kin_busy_take(&w->waiting, kin_clock_now(), out, n_max);
+        n = kin_busy_pop(&w->waiting, kin_clock_now(), out, n_max);
         pthread_mutex_unlock(&w->mutex);
     }
-    return w->stream ? n + kin_stream_take_intervals(w->stream, record, out + n, n_max - n) : n;
+    return w->stream ? n + kin_stream_pop_intervals(w->stream, record, out + n, n_max - n) : n;
 }

@@ -148,5 +148,5 @@ typedef struct kin_weights_stats {
 
 kin_weights_stats kin_weights_get_stats(kin_weights *weights);
 
-// Returns when weights were read from the disk, or waited for: see kin_stream_take_intervals.
-size_t kin_weights_take_intervals(kin_weights *weights, kin_stream_record record, kin_interval *out, size_t n_max);
+// Returns when weights were read from the disk, or waited for: see kin_stream_pop_intervals.
+size_t kin_weights_pop_intervals(kin_weights *weights, kin_stream_record record, kin_interval *out, size_t n_max);

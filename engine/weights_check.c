@@ -20,20 +20,20 @@ uint64_t kin_weights_source_hash(const kin_weights_block *b) {
     return hash;
 }
 
-static void say_other(kin_weights *w) {
-    if (atomic_exchange(&w->said_other, true)) return;
+static void log_other(kin_weights *w) {
+    if (atomic_exchange(&w->has_logged_other, true)) return;
     kin_log(KIN_LOG_WARN, "%s: the weights differ from the packed ones; packing again", kin_gguf_file_path(w->model->gguf, 0));
 }
 
-static void say_damaged(kin_weights *w, bool was_used) {
-    if (atomic_exchange(&w->said_damaged, true)) return;
+static void log_damaged(kin_weights *w, bool was_used) {
+    if (atomic_exchange(&w->has_logged_damaged, true)) return;
     kin_log(KIN_LOG_WARN, "%s: damaged; packing its weights again%s", kin_packed_path(w->packed),
             was_used ? "; the output so far may be wrong, repeat the request" : "");
 }
 
 bool kin_weights_trust(kin_weights *w, kin_weights_block *b) {
     if (!kin_packed_is_current(w->packed, b->i_packed) && !kin_packed_renew(w->packed, b->i_packed, kin_weights_source_hash(b))) {
-        say_other(w);
+        log_other(w);
         return false;
     }
     b->unchecked = !kin_packed_is_checked(w->packed, b->i_packed);
@@ -44,7 +44,7 @@ bool kin_weights_trust(kin_weights *w, kin_weights_block *b) {
     }
     b->unchecked = false;
     if (kin_packed_check(w->packed, b->i_packed, NULL) == KIN_PACKED_SOUND) return true;
-    say_damaged(w, false);
+    log_damaged(w, false);
     return false;
 }
 
@@ -72,7 +72,7 @@ static int mend_block(kin_weights *w, kin_weights_block *b, const uint8_t *at, k
 }
 
 static int mend(kin_weights *w, kin_weights_block *b, const uint8_t *at, kin_err *err) {
-    say_damaged(w, false);
+    log_damaged(w, false);
     int rc = b->expert_stride > 0 ? mend_experts(w, b, err) : mend_block(w, b, at, err);
     kin_weights_point_at_mapping(b);
     return rc == 0 ? 0 : kin_err_prefix(err, "the prepacked weights are damaged and cannot be repacked");
@@ -105,7 +105,7 @@ void kin_weights_check_behind(kin_weights *w) {
         if (!b->experts || !b->unchecked) continue; // the computing thread checks the others
         kin_time began = kin_clock_now();
         if (kin_packed_check_behind(w->packed, b->i_packed, &w->closing) == KIN_PACKED_DAMAGED) {
-            say_damaged(w, true);
+            log_damaged(w, true);
             atomic_store(&b->damaged, true);
             atomic_fetch_add(&w->n_to_check, 1);
         }

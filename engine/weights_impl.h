@@ -94,10 +94,10 @@ struct kin_weights {
     bool must_stream;  // not all weights fit: every block must be in a file
     bool move_at_once; // each block is moved to the cache file as soon as it is packed
     atomic_bool cache_failed;
-    atomic_bool said_other, said_damaged; // log the reason for packing again only once each
-    atomic_bool closing;                  // background work must end
-    atomic_int n_to_check;                // blocks to be checked, or repaired, when they are acquired
-    uint64_t source_stamp;                // stamp of the model's files; 0: their content is known by its hash
+    atomic_bool has_logged_other, has_logged_damaged; // log the reason for packing again only once each
+    atomic_bool closing;                              // background work must end
+    atomic_int n_to_check;                            // blocks to be checked, or repaired, when they are acquired
+    uint64_t source_stamp;                            // stamp of the model's files; 0: their content is known by its hash
 
     bool has_later;        // some blocks are `later`
     bool is_arriving;      // some blocks may not be here yet; true until kin_weights_settle

@@ -153,11 +153,11 @@ static int reserve_packed_home(kin_weights *w, kin_err *err) {
 
 // Makes the block's address space usable memory: huge pages if the OS has them, for fewer faults while packing; but not if memory
 // is short, because a huge page becomes free only when all of its blocks have moved.
-static int take_pages(kin_weights *w, kin_weights_block *b, kin_err *err) {
+static int map_pages(kin_weights *w, kin_weights_block *b, kin_err *err) {
     uint8_t *at = w->packed_home + b->home_offset;
     if (mprotect(at, page_bytes_of(b), PROT_READ | PROT_WRITE) != 0)
         return kin_err_set(err, "out of memory: %llu bytes for weights", (unsigned long long)b->packed_bytes);
-    if (!w->must_stream) kin_pages_wish_huge(at, page_bytes_of(b));
+    if (!w->must_stream) kin_pages_advise_huge(at, page_bytes_of(b));
     b->base = at;
     return 0;
 }
@@ -222,7 +222,7 @@ static int place_block(kin_weights *w, kin_weights_block *b, kin_err *err) {
         t->nb[3] = t->nb[2] * (size_t)t->ne[2];
     }
     if (b->pack && !b->base) {
-        if (take_pages(w, b, err) != 0) return KIN_FAIL;
+        if (map_pages(w, b, err) != 0) return KIN_FAIL;
         b->dirty = !w->packed || !kin_packed_has(w->packed, b->i_packed);
     }
     kin_weights_point_at_mapping(b);

@@ -33,7 +33,7 @@ void kin_chunk_parts_put(kin_chunk_parts *parts, const kin_chunk_part *part) {
     parts->list[parts->n++] = *part;
 }
 
-kin_chunk_part kin_chunk_parts_take(kin_chunk_parts *parts, uint32_t i_chunk) {
+kin_chunk_part kin_chunk_parts_pop(kin_chunk_parts *parts, uint32_t i_chunk) {
     int i = find_part(parts, i_chunk);
     if (i < 0) return (kin_chunk_part){.i_chunk = i_chunk};
     kin_chunk_part taken = parts->list[i];

@@ -27,7 +27,7 @@ typedef struct kin_chunk_parts {
 void kin_chunk_parts_put(kin_chunk_parts *parts, const kin_chunk_part *part);
 
 // Removes the part of this chunk from the list and returns it; without one it returns a part without bytes.
-kin_chunk_part kin_chunk_parts_take(kin_chunk_parts *parts, uint32_t i_chunk);
+kin_chunk_part kin_chunk_parts_pop(kin_chunk_parts *parts, uint32_t i_chunk);
 
 // Drops the parts of all chunks that are not in `missing`: bit i % 8 of byte i / 8 is chunk i. NULL: drops all.
 void kin_chunk_parts_keep(kin_chunk_parts *parts, const uint8_t *missing);

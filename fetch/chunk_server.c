@@ -193,7 +193,7 @@ static void on_piece(uv_work_t *work, int status) {
     (void)status; // work is never cancelled here
     client *c = work->data;
     kin_chunk_server *s = c->server;
-    if (c->chunks) kin_chunk_store_let_go(c->chunks);
+    if (c->chunks) kin_chunk_store_release(c->chunks);
     c->chunks = NULL;
     c->is_reading = false;
     s->n_reading--;
@@ -251,7 +251,7 @@ static bool is_ours(const kin_chunk_server *s, const kin_proto_hash *model) {
            memcmp(kin_store_manifest(kin_chunk_store_store(s->chunks))->hash, model->bytes, sizeof model->bytes) == 0;
 }
 
-static void take_hashes_wanted(client *c, const kin_proto_hashes_wanted *m) {
+static void handle_hashes_wanted(client *c, const kin_proto_hashes_wanted *m) {
     request *r = new_request(c);
     if (!r) return;
     *r = (request){.kind = WANTS_HASHES, .i_chunk = KIN_PROTO_NO_CHUNK};
@@ -260,7 +260,7 @@ static void take_hashes_wanted(client *c, const kin_proto_hashes_wanted *m) {
 }
 
 // For pages, the chunk number in messages is chosen by the requester.
-static void take_get_page(client *c, const kin_proto_get *m, const kin_page_name *name) {
+static void handle_get_page(client *c, const kin_proto_get *m, const kin_page_name *name) {
     request *r = new_request(c);
     if (!r) return;
     *r = (request){WANTS_PAGE, m->i_chunk, m->offset, m->offset + m->length, *name};
@@ -268,12 +268,12 @@ static void take_get_page(client *c, const kin_proto_get *m, const kin_page_name
     read_next(c->server);
 }
 
-static void take_get(client *c, const kin_proto_get *m) {
+static void handle_get(client *c, const kin_proto_get *m) {
     kin_chunk_server *s = c->server;
     uint32_t i = m->i_chunk;
     kin_page_name page;
     if (kin_page_fetch_name(&m->model, &page)) {
-        take_get_page(c, m, &page);
+        handle_get_page(c, m, &page);
         return;
     }
     if (s->chunks && !is_ours(s, &m->model)) {
@@ -311,12 +311,12 @@ static void on_client_frame(void *user, kin_link *link, const kin_frame *frame, 
     (void)link;
     if (frame->type == KIN_FRAME_GET) {
         if (kin_proto_decode_get(payload, frame->length, &get, &err) == 0)
-            take_get(c, &get);
+            handle_get(c, &get);
         else
             end_client(c, "%s", err.text);
     } else if (frame->type == KIN_FRAME_HASHES_WANTED) {
         if (kin_proto_decode_hashes_wanted(payload, frame->length, &wanted, &err) == 0)
-            take_hashes_wanted(c, &wanted);
+            handle_hashes_wanted(c, &wanted);
         else
             end_client(c, "%s", err.text);
     } else {
@@ -368,7 +368,7 @@ void kin_chunk_server_close(kin_chunk_server *s) {
 void kin_chunk_server_set_store(kin_chunk_server *s, kin_chunk_store *chunks) {
     if (chunks == s->chunks) return;
     if (chunks) kin_chunk_store_hold(chunks);
-    kin_chunk_store_let_go(s->chunks);
+    kin_chunk_store_release(s->chunks);
     s->chunks = chunks;
     for (int i = 0; i < s->o.n_links; i++) { // pending requests refer to the former store
         client *c = s->clients[i];

@@ -33,7 +33,7 @@ static void on_store_closed(uv_work_t *work, int status) {
     free(s);
 }
 
-void kin_chunk_store_let_go(kin_chunk_store *s) {
+void kin_chunk_store_release(kin_chunk_store *s) {
     if (!s) return;
     kin_assert(s->n_holders > 0);
     if (--s->n_holders > 0) return;
@@ -44,7 +44,7 @@ kin_store *kin_chunk_store_store(const kin_chunk_store *s) {
     return s->store;
 }
 
-void kin_chunk_store_withhold_take(kin_chunk_store *s, bool *is_private) {
+void kin_chunk_store_set_private(kin_chunk_store *s, bool *is_private) {
     free(s->is_private);
     s->is_private = is_private;
 }

@@ -20,11 +20,11 @@ typedef struct kin_chunk_store kin_chunk_store;
 int kin_chunk_store_new(kin_chunk_store **out, uv_loop_t *loop, kin_store *store, kin_err *err);
 
 kin_chunk_store *kin_chunk_store_hold(kin_chunk_store *chunks); // adds a reference; returns `chunks`
-void kin_chunk_store_let_go(kin_chunk_store *chunks);           // drops a reference; NULL is allowed
+void kin_chunk_store_release(kin_chunk_store *chunks);          // drops a reference; NULL is allowed
 
 // Valid while a reference is held.
 kin_store *kin_chunk_store_store(const kin_chunk_store *chunks);
 
 // Sets the chunks that are never sent: those of kin_ranges_private // [n_chunks], malloc'ed; takes over the array.
-void kin_chunk_store_withhold_take(kin_chunk_store *chunks, bool *is_private);
+void kin_chunk_store_set_private(kin_chunk_store *chunks, bool *is_private);
 bool kin_chunk_store_withholds(const kin_chunk_store *chunks, uint32_t i_chunk); // i_chunk < n_chunks

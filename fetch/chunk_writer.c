@@ -44,8 +44,8 @@ static bool is_with_pool(const buffer *p) {
     return p->work.data;
 }
 
-static void free_keeper(kin_chunk_writer *k) {
-    kin_chunk_store_let_go(k->chunks);
+static void free_writer(kin_chunk_writer *k) {
+    kin_chunk_store_release(k->chunks);
     free(k);
 }
 
@@ -56,7 +56,7 @@ void kin_chunk_writer_close(kin_chunk_writer *k) {
         next = p->next;
         if (!is_with_pool(p)) remove_buffer(k, p);
     }
-    if (k->n_working == 0) free_keeper(k);
+    if (k->n_working == 0) free_writer(k);
 }
 
 static void begin_next(kin_chunk_writer *k);
@@ -78,7 +78,7 @@ static void on_put(uv_work_t *work, int status) {
     kin_err err = p->err;
     remove_buffer(k, p);
     if (--k->n_working == 0 && k->is_closed)
-        free_keeper(k);
+        free_writer(k);
     else if (!k->is_closed) {
         begin_next(k);
         k->kept(k->user, sender, &chunk, result, result == KIN_STORE_OK ? "" : err.text);

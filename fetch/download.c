@@ -119,7 +119,7 @@ static void end_download(kin_download *s, const char *reason) {
 
 // ---- receiving
 
-static int take_hashes(kin_download *s, const kin_frame *frame, const uint8_t *payload, kin_err *err) {
+static int handle_hashes(kin_download *s, const kin_frame *frame, const uint8_t *payload, kin_err *err) {
     kin_proto_hashes m;
     if (!s->wants_hashes) return kin_err_set(err, "the peer sent hashes without a request");
     if (kin_proto_decode_hashes(payload, frame->length, &m, err) != 0) return KIN_FAIL;
@@ -127,7 +127,7 @@ static int take_hashes(kin_download *s, const kin_frame *frame, const uint8_t *p
     return 0;
 }
 
-static buffer take_buffer(kin_download *s, int i) {
+static buffer pop_buffer(kin_download *s, int i) {
     buffer p = s->buffers[i];
     s->buffers[i] = s->buffers[--s->n_buffers];
     return p;
@@ -175,7 +175,7 @@ void kin_download_set_rate_limited(kin_download *s, bool is_gentle) {
     kin_download_tick(s);
 }
 
-static int take_data(kin_download *s, const kin_frame *frame, const uint8_t *payload, kin_err *err) {
+static int handle_data(kin_download *s, const kin_frame *frame, const uint8_t *payload, kin_err *err) {
     kin_proto_data m;
     if (kin_proto_decode_data(payload, frame->length, &m, err) != 0) return KIN_FAIL;
     buffer *p = find_place(s, &m);
@@ -188,7 +188,7 @@ static int take_data(kin_download *s, const kin_frame *frame, const uint8_t *pay
         rest(s);
         return 0;
     }
-    buffer whole = take_buffer(s, find_buffer(s, m.i_chunk));
+    buffer whole = pop_buffer(s, find_buffer(s, m.i_chunk));
     rest(s);
     s->callbacks.chunk(s->user, &whole.part);
     return 0;
@@ -202,7 +202,7 @@ void kin_download_listen(kin_download *s) {
     s->callbacks.heard(s->user, n);
 }
 
-static int take_lack(kin_download *s, const kin_frame *frame, const uint8_t *payload, kin_err *err) {
+static int handle_lack(kin_download *s, const kin_frame *frame, const uint8_t *payload, kin_err *err) {
     kin_proto_lack m;
     if (kin_proto_decode_lack(payload, frame->length, &m, err) != 0) return KIN_FAIL;
     int i = find_buffer(s, m.i_chunk);
@@ -210,7 +210,7 @@ static int take_lack(kin_download *s, const kin_frame *frame, const uint8_t *pay
         return kin_err_set(err, "the peer reports chunk %" PRIu32 " as missing, but it was not requested", m.i_chunk);
     }
     if (i >= 0) {
-        buffer p = take_buffer(s, i);
+        buffer p = pop_buffer(s, i);
         give_part(s, &p.part);
     }
     s->callbacks.lacks(s->user, m.i_chunk);
@@ -224,11 +224,11 @@ static void on_frame(void *user, kin_link *link, const kin_frame *frame, const u
     (void)link;
     // Each of these calls its callback last, because the download may be closed inside.
     if (frame->type == KIN_FRAME_DATA)
-        rc = take_data(s, frame, payload, &err);
+        rc = handle_data(s, frame, payload, &err);
     else if (frame->type == KIN_FRAME_HASHES)
-        rc = take_hashes(s, frame, payload, &err);
+        rc = handle_hashes(s, frame, payload, &err);
     else if (frame->type == KIN_FRAME_LACK)
-        rc = take_lack(s, frame, payload, &err);
+        rc = handle_lack(s, frame, payload, &err);
     else
         rc = kin_err_set(&err, "the peer sent %s, but this link accepts only chunks", kin_frame_name(frame->type));
     if (rc != 0) end_download(s, err.text);

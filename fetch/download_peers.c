@@ -62,12 +62,12 @@ static void on_download_accepted(void *user) {
     p->peers->callbacks.opened(p->peers->user, number_of(p));
 }
 
-static void on_hashes(void *user, const kin_proto_hashes *hashes) {
+static void forward_hashes(void *user, const kin_proto_hashes *hashes) {
     peer *p = user;
     p->peers->callbacks.hashes(p->peers->user, number_of(p), hashes);
 }
 
-static void on_heard(void *user, uint32_t n_bytes) {
+static void forward_heard(void *user, uint32_t n_bytes) {
     peer *p = user;
     p->retry_ms = RETRY_MS_MIN;
     p->peers->callbacks.heard(p->peers->user, number_of(p), n_bytes);
@@ -95,7 +95,7 @@ static void on_part(void *user, const kin_chunk_part *part) {
         p->peers->callbacks.part(p->peers->user, &kept);
 }
 
-static void on_lacks(void *user, uint32_t i_chunk) {
+static void forward_lacks(void *user, uint32_t i_chunk) {
     peer *p = user;
     p->peers->callbacks.lacks(p->peers->user, number_of(p), i_chunk);
 }
@@ -108,8 +108,8 @@ static void on_download_closed(void *user, const char *reason) {
 }
 
 static void open_link(peer *p) {
-    static const kin_download_callbacks callbacks = {on_download_accepted, on_hashes, on_heard, on_chunk, on_part, on_lacks,
-                                                     on_download_closed};
+    static const kin_download_callbacks callbacks = {on_download_accepted, forward_hashes,    forward_heard, on_chunk, on_part,
+                                                     forward_lacks,        on_download_closed};
     const kin_download_peers *all = p->peers;
     kin_err err;
     kin_dial_options o = kin_dial_options_default(all->o.link.tls);
@@ -265,7 +265,7 @@ void kin_download_peers_set_rate_limited(kin_download_peers *all, bool is_gentle
     }
 }
 
-void kin_download_peers_pace(kin_download_peers *all) {
+void kin_download_peers_tick_rates(kin_download_peers *all) {
     for (int i = 0; i < all->n; i++) {
         if (all->list[i]->source) kin_download_tick(all->list[i]->source);
     }

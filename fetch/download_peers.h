@@ -67,7 +67,7 @@ void kin_download_peers_listen(kin_download_peers *peers);
 
 // Call kin_download_set_rate_limited and kin_download_tick for all links.
 void kin_download_peers_set_rate_limited(kin_download_peers *peers, bool is_gentle);
-void kin_download_peers_pace(kin_download_peers *peers);
+void kin_download_peers_tick_rates(kin_download_peers *peers);
 
 // ---- an open peer
 

@@ -10,17 +10,17 @@
 
 enum {
     TICK_MS = 100,
-    PACE_MS = 5,   // tick of a rate-limited fetch: between two slices (fetch/download.c)
-    TELL_MS = 500, // between two calls of `progress`, and of `have_changed`
+    RATE_TICK_MS = 5, // tick of a rate-limited fetch: between two slices (fetch/download.c)
+    TELL_MS = 500,    // between two calls of `progress`, and of `have_changed`
 };
 
 // ---- the end
 
-void kin_fetch_let_go(kin_fetch *f) {
+void kin_fetch_release(kin_fetch *f) {
     if (--f->n_held > 0) return;
     kin_store_close(f->opened);
-    kin_chunk_store_let_go(f->chunks);
-    kin_missing_chunks_fini(&f->survey);
+    kin_chunk_store_release(f->chunks);
+    kin_missing_chunks_fini(&f->scan);
     kin_manifest_fini(&f->manifest);
     kin_swarm_free(f->swarm);
     kin_chunk_bitmap_fini(&f->bitmap);
@@ -30,7 +30,7 @@ void kin_fetch_let_go(kin_fetch *f) {
 }
 
 static void on_fetch_timer_closed(uv_handle_t *handle) {
-    kin_fetch_let_go(handle->data);
+    kin_fetch_release(handle->data);
 }
 
 static void stop(kin_fetch *f, kin_fetch_phase last) {
@@ -63,24 +63,24 @@ static kin_fetch_progress progress_now(const kin_fetch *f) {
     return p;
 }
 
-void kin_fetch_tell_progress(kin_fetch *f) {
+void kin_fetch_report_progress(kin_fetch *f) {
     f->progress_at = kin_clock_now();
     if (!f->callbacks.progress) return;
     kin_fetch_progress p = progress_now(f);
     f->callbacks.progress(f->user, &p);
 }
 
-void kin_fetch_tell_have(kin_fetch *f) {
+void kin_fetch_report_have(kin_fetch *f) {
     f->have_at = kin_clock_now();
-    f->has_news = false;
+    f->has_new_chunks = false;
     if (!f->callbacks.have_changed) return;
     kin_proto_have have = {.model = f->model, .id = f->id, .n_chunks = f->bitmap.n_chunks, .bitmap = f->bitmap.here};
     f->callbacks.have_changed(f->user, &have);
 }
 
-void kin_fetch_tell_first_window(kin_fetch *f) {
-    if (f->is_first_told || !f->survey.is_whole || f->bitmap.n_first_missing > 0) return;
-    f->is_first_told = true;
+void kin_fetch_report_first_window(kin_fetch *f) {
+    if (f->is_first_reported || !f->scan.is_whole || f->bitmap.n_first_missing > 0) return;
+    f->is_first_reported = true;
     if (f->callbacks.first_window_here) f->callbacks.first_window_here(f->user);
 }
 
@@ -88,10 +88,10 @@ static bool is_due(kin_time last, kin_time now) {
     return now - last >= (kin_time)TELL_MS * 1000000;
 }
 
-static void tell_news(kin_fetch *f) {
+static void report_due(kin_fetch *f) {
     kin_time now = kin_clock_now();
-    if (f->has_news && is_due(f->have_at, now)) kin_fetch_tell_have(f);
-    if (f->phase < KIN_FETCH_RESTING && is_due(f->progress_at, now)) kin_fetch_tell_progress(f);
+    if (f->has_new_chunks && is_due(f->have_at, now)) kin_fetch_report_have(f);
+    if (f->phase < KIN_FETCH_RESTING && is_due(f->progress_at, now)) kin_fetch_report_progress(f);
 }
 
 // ---- requests
@@ -126,7 +126,7 @@ static void give_up(kin_fetch *f, const char *reason) {
 // Requests the missing bytes of a chunk.
 static void ask_peer(kin_fetch *f, int peer, uint32_t i_chunk) {
     uint32_t n = kin_chunk_bitmap_chunk_bytes(&f->bitmap, i_chunk);
-    kin_chunk_part part = kin_chunk_parts_take(&f->parts, i_chunk);
+    kin_chunk_part part = kin_chunk_parts_pop(&f->parts, i_chunk);
     if (kin_download_peers_ask(f->peers, peer, &f->model, &part, n)) return;
     if (part.bytes) kin_chunk_parts_put(&f->parts, &part);
     drop_peer(f, peer, "cannot send it a request");
@@ -136,10 +136,10 @@ static void ask_peer(kin_fetch *f, int peer, uint32_t i_chunk) {
 void kin_fetch_pump(kin_fetch *f) {
     if (f->phase != KIN_FETCH_FETCHING) return;
     if (kin_swarm_complete(f->swarm)) {
-        if (f->survey.is_whole && !f->windows_changed)
+        if (f->scan.is_whole && !f->windows_changed)
             kin_fetch_begin_sync(f);
         else
-            kin_fetch_begin_survey(f);
+            kin_fetch_begin_scan(f);
         return;
     }
     for (;;) {
@@ -161,21 +161,21 @@ static uint64_t bit_of(int peer) {
 }
 
 // The owner may cancel inside.
-static void take_right_chunk(kin_fetch *f, int peer, const kin_chunk_part *chunk) {
+static void handle_right_chunk(kin_fetch *f, int peer, const kin_chunk_part *chunk) {
     int source = f->swarm_of[peer];
     if (chunk->senders == bit_of(peer)) f->doubted &= ~bit_of(peer);
-    free(kin_chunk_parts_take(&f->parts, chunk->i_chunk).bytes); // from a second peer
-    if (kin_chunk_bitmap_add(&f->bitmap, chunk->i_chunk)) f->has_news = true;
+    free(kin_chunk_parts_pop(&f->parts, chunk->i_chunk).bytes); // from a second peer
+    if (kin_chunk_bitmap_add(&f->bitmap, chunk->i_chunk)) f->has_new_chunks = true;
     if (f->callbacks.kept) f->callbacks.kept(f->user);
     if (f->phase >= KIN_FETCH_FAILED) return;
     kin_swarm_got(f->swarm, source >= 0 ? source : f->swarm_of[KIN_FETCH_HEAD], chunk->i_chunk, kin_clock_now());
-    if (f->phase == KIN_FETCH_FETCHING) kin_fetch_tell_first_window(f);
+    if (f->phase == KIN_FETCH_FETCHING) kin_fetch_report_first_window(f);
 }
 
 // If a wrong chunk came from several peers, the bad one is unknown. The chunk is requested again, and partial data of those peers
 // is no longer kept, so a peer that sends wrong bytes again has sent the whole chunk. The head is exempt: without it nothing
 // works, so its parts are always kept.
-static void take_wrong_chunk(kin_fetch *f, int peer, const kin_chunk_part *chunk, const char *reason) {
+static void handle_wrong_chunk(kin_fetch *f, int peer, const kin_chunk_part *chunk, const char *reason) {
     int source = f->swarm_of[peer];
     bool is_alone = chunk->senders == bit_of(peer);
     const char *sender = !is_alone ? "several devices" : peer == KIN_FETCH_HEAD ? "the head" : "another device";
@@ -193,9 +193,9 @@ void kin_fetch_on_kept(void *user, int peer, const kin_chunk_part *chunk, kin_st
         return;
     }
     if (result == KIN_STORE_OK)
-        take_right_chunk(f, peer, chunk);
+        handle_right_chunk(f, peer, chunk);
     else
-        take_wrong_chunk(f, peer, chunk, reason);
+        handle_wrong_chunk(f, peer, chunk, reason);
     kin_fetch_pump(f);
 }
 
@@ -229,7 +229,7 @@ static void on_hashes(void *user, int peer, const kin_proto_hashes *hashes) {
     kin_err err;
     if (f->phase != KIN_FETCH_ASKING || peer != KIN_FETCH_HEAD) return;
     f->asked_at = kin_clock_now();
-    switch (kin_manifest_transfer_take(&f->manifest, &f->n_hashes, hashes, f->n_files, f->file_sizes, &err)) {
+    switch (kin_manifest_transfer_add(&f->manifest, &f->n_hashes, hashes, f->n_files, f->file_sizes, &err)) {
     case KIN_MANIFEST_TRANSFER_MORE: break;
     case KIN_MANIFEST_TRANSFER_WHOLE: kin_fetch_begin_open(f); break;
     case KIN_MANIFEST_TRANSFER_BAD:
@@ -298,7 +298,7 @@ static void tick_fetching(kin_fetch *f) {
     kin_download_peers_listen(f->peers);
     excuse_senders(f);
     if (f->windows_changed)
-        kin_fetch_begin_survey(f);
+        kin_fetch_begin_scan(f);
     else
         kin_fetch_pump(f);
     if (f->phase == KIN_FETCH_FETCHING) drop_silent(f);
@@ -306,8 +306,9 @@ static void tick_fetching(kin_fetch *f) {
 
 static void tick(uv_timer_t *timer) {
     kin_fetch *f = timer->data;
-    if (f->is_gentle && f->phase < KIN_FETCH_FAILED) kin_download_peers_pace(f->peers);
-    if (f->is_gentle && ++f->n_paces % (TICK_MS / PACE_MS) != 0 && f->phase == KIN_FETCH_FETCHING && !f->windows_changed) {
+    if (f->is_gentle && f->phase < KIN_FETCH_FAILED) kin_download_peers_tick_rates(f->peers);
+    if (f->is_gentle && ++f->n_rate_ticks % (TICK_MS / RATE_TICK_MS) != 0 && f->phase == KIN_FETCH_FETCHING &&
+        !f->windows_changed) {
         kin_fetch_pump(f);
         return;
     }
@@ -316,12 +317,12 @@ static void tick(uv_timer_t *timer) {
     if (f->phase == KIN_FETCH_FETCHING)
         tick_fetching(f);
     else if (f->phase == KIN_FETCH_RESTING && f->windows_changed)
-        kin_fetch_begin_survey(f);
-    if (f->phase < KIN_FETCH_FAILED) tell_news(f);
+        kin_fetch_begin_scan(f);
+    if (f->phase < KIN_FETCH_FAILED) report_due(f);
 }
 
 void kin_fetch_kick(kin_fetch *f) {
-    uv_timer_start(&f->timer, tick, 0, f->is_gentle ? PACE_MS : TICK_MS);
+    uv_timer_start(&f->timer, tick, 0, f->is_gentle ? RATE_TICK_MS : TICK_MS);
 }
 
 // ---- start and cancel
@@ -413,7 +414,7 @@ void kin_fetch_set_rate_limited(kin_fetch *f, bool is_gentle) {
     if (f->phase >= KIN_FETCH_FAILED || f->is_gentle == is_gentle) return;
     f->is_gentle = is_gentle;
     kin_download_peers_set_rate_limited(f->peers, is_gentle);
-    kin_download_peers_pace(f->peers);
+    kin_download_peers_tick_rates(f->peers);
     if (f->phase != KIN_FETCH_RESTING) kin_fetch_kick(f);
 }
 

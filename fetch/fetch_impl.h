@@ -17,10 +17,10 @@
 enum { KIN_FETCH_HEAD = 0 }; // the head's peer number
 
 typedef enum kin_fetch_phase {
-    KIN_FETCH_FINDING,   // searches the cache for the manifest
-    KIN_FETCH_ASKING,    // requests the hashes from the head
-    KIN_FETCH_OPENING,   // opens the store
-    KIN_FETCH_SURVEYING, // determines the needed chunks
+    KIN_FETCH_FINDING,  // searches the cache for the manifest
+    KIN_FETCH_ASKING,   // requests the hashes from the head
+    KIN_FETCH_OPENING,  // opens the store
+    KIN_FETCH_SCANNING, // determines the needed chunks
     KIN_FETCH_FETCHING,
     KIN_FETCH_SYNCING, // waits for the disk
     KIN_FETCH_RESTING, // everything that the windows need is present
@@ -46,7 +46,7 @@ struct kin_fetch {
     kin_share share; // share of the windows' layers
     uint64_t most;   // limit of bytes to fetch for them
     bool is_gentle;
-    unsigned n_paces;
+    unsigned n_rate_ticks;
     bool windows_changed; // since the last scan began
     int n_in_flight_all;
     uint32_t answer_ms, give_up_ms;
@@ -59,8 +59,8 @@ struct kin_fetch {
     kin_windows work_windows;
     kin_share work_share;
     uint64_t work_most;
-    kin_missing_chunks survey; // used by the work while it runs
-    int n_windows;             // windows found by the scan
+    kin_missing_chunks scan; // used by the work while it runs
+    int n_windows;           // windows found by the scan
     kin_store *opened;
 
     kin_download_peers *peers;
@@ -78,17 +78,17 @@ struct kin_fetch {
     kin_chunk_parts parts;
     uint64_t doubted; // bit set of peers whose parts are not kept, see take_wrong_chunk
     uint64_t bytes_head, bytes_peers;
-    bool is_first_told, has_news; // has_news: more chunks are present than `have_changed` has reported
+    bool is_first_reported, has_new_chunks; // has_new_chunks: more chunks are present than `have_changed` has reported
     kin_time progress_at, have_at;
 };
 
-void kin_fetch_let_go(kin_fetch *f); // releases one handle or request of libuv
+void kin_fetch_release(kin_fetch *f); // releases one handle or request of libuv
 void kin_fetch_fail(kin_fetch *f, const char *reason);
 
 // The owner may cancel inside: check the phase afterwards.
-void kin_fetch_tell_progress(kin_fetch *f);
-void kin_fetch_tell_have(kin_fetch *f);
-void kin_fetch_tell_first_window(kin_fetch *f); // if it is present and was not reported
+void kin_fetch_report_progress(kin_fetch *f);
+void kin_fetch_report_have(kin_fetch *f);
+void kin_fetch_report_first_window(kin_fetch *f); // if it is present and was not reported
 
 // Sends all requests that are due, and moves on when everything is present.
 void kin_fetch_pump(kin_fetch *f);
@@ -103,5 +103,5 @@ void kin_fetch_on_peer_opened(void *user, int peer);
 
 void kin_fetch_begin_find(kin_fetch *f);
 void kin_fetch_begin_open(kin_fetch *f);
-void kin_fetch_begin_survey(kin_fetch *f);
+void kin_fetch_begin_scan(kin_fetch *f);
 void kin_fetch_begin_sync(kin_fetch *f);

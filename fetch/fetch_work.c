@@ -49,7 +49,7 @@ static void run_open(uv_work_t *work) {
 }
 
 // Sets the chunk store for the rest of the fetch: the one given, or a new one for the opened store.
-static int take_stock(kin_fetch *f) {
+static int open_chunks(kin_fetch *f) {
     if (!f->chunks && kin_chunk_store_new(&f->chunks, f->loop, f->opened, &f->err) != 0) return KIN_FAIL;
     f->opened = NULL;
     kin_manifest_fini(&f->manifest);
@@ -59,14 +59,14 @@ static int take_stock(kin_fetch *f) {
     return kin_chunk_writer_open(&f->writer, f->loop, f->chunks, kin_fetch_on_kept, f, &f->err);
 }
 
-static void go_on_with_stock(kin_fetch *f) {
-    if (take_stock(f) != 0) {
+static void continue_with_chunks(kin_fetch *f) {
+    if (open_chunks(f) != 0) {
         kin_fetch_fail(f, f->err.text);
         return;
     }
     if (f->callbacks.opened) f->callbacks.opened(f->user, f->chunks);
-    if (f->phase < KIN_FETCH_FAILED) kin_fetch_tell_have(f);
-    if (f->phase < KIN_FETCH_FAILED) kin_fetch_begin_survey(f);
+    if (f->phase < KIN_FETCH_FAILED) kin_fetch_report_have(f);
+    if (f->phase < KIN_FETCH_FAILED) kin_fetch_begin_scan(f);
 }
 
 static void on_opened(uv_work_t *work, int status) {
@@ -74,13 +74,13 @@ static void on_opened(uv_work_t *work, int status) {
     (void)status; // work is never cancelled here
     if (end_work(f)) {
         if (f->rc == 0)
-            go_on_with_stock(f);
+            continue_with_chunks(f);
         else if (f->is_checked && ++f->n_tries < OPEN_TRIES)
             f->retry_at = kin_clock_now() + (kin_time)OPEN_WAIT_MS * 1000000;
         else
             kin_fetch_fail(f, f->err.text);
     }
-    kin_fetch_let_go(f);
+    kin_fetch_release(f);
 }
 
 void kin_fetch_begin_open(kin_fetch *f) {
@@ -94,7 +94,7 @@ static void on_found(uv_work_t *work, int status) {
         f->asked_at = kin_clock_now();
         if (f->rc == KIN_ABSENT) f->phase = KIN_FETCH_ASKING;
         if (f->chunks)
-            go_on_with_stock(f);
+            continue_with_chunks(f);
         else if (f->rc == 0)
             kin_fetch_begin_open(f);
         else if (f->rc == KIN_ABSENT)
@@ -102,7 +102,7 @@ static void on_found(uv_work_t *work, int status) {
         else
             kin_fetch_fail(f, f->err.text);
     }
-    kin_fetch_let_go(f);
+    kin_fetch_release(f);
 }
 
 void kin_fetch_begin_find(kin_fetch *f) {
@@ -115,8 +115,8 @@ void kin_fetch_begin_find(kin_fetch *f) {
 static int make_room_for_model(kin_fetch *f) {
     kin_store *store = kin_chunk_store_store(f->chunks);
     uint64_t need = 0;
-    for (size_t i = 0; i < f->survey.n; i++) {
-        uint32_t i_chunk = f->survey.chunks[i];
+    for (size_t i = 0; i < f->scan.n; i++) {
+        uint32_t i_chunk = f->scan.chunks[i];
         if (!kin_store_has(store, i_chunk)) need += kin_manifest_chunk(kin_store_manifest(store), i_chunk).bytes;
     }
     return kin_cache_dir_make_room_for_model(f->cache_dir, need, f->cache_cap, &f->err);
@@ -127,22 +127,22 @@ static void cut_windows(kin_fetch *f) {
     kin_store *store = kin_chunk_store_store(f->chunks);
     uint64_t need = 0;
     size_t at = 0;
-    for (int g = 0; g < f->survey.n_groups; g++) {
-        for (; at < f->survey.ends[g]; at++) {
-            uint32_t i_chunk = f->survey.chunks[at];
+    for (int g = 0; g < f->scan.n_groups; g++) {
+        for (; at < f->scan.ends[g]; at++) {
+            uint32_t i_chunk = f->scan.chunks[at];
             if (!kin_store_has(store, i_chunk)) need += kin_manifest_chunk(kin_store_manifest(store), i_chunk).bytes;
         }
         if (g == 0 || need <= f->work_most) continue;
-        f->survey.n_groups = g;
-        f->survey.n = f->survey.ends[g - 1];
+        f->scan.n_groups = g;
+        f->scan.n = f->scan.ends[g - 1];
         return;
     }
 }
 
-static void run_survey(uv_work_t *work) {
+static void run_scan(uv_work_t *work) {
     kin_fetch *f = work->data;
-    f->rc = kin_missing_chunks_make(&f->survey, kin_chunk_store_store(f->chunks), &f->work_windows, &f->work_share, &f->err);
-    if (f->rc == 0 && f->survey.is_whole) cut_windows(f);
+    f->rc = kin_missing_chunks_make(&f->scan, kin_chunk_store_store(f->chunks), &f->work_windows, &f->work_share, &f->err);
+    if (f->rc == 0 && f->scan.is_whole) cut_windows(f);
     if (f->rc == 0) f->rc = make_room_for_model(f);
 }
 
@@ -159,10 +159,10 @@ static void want_group(kin_fetch *f, const uint32_t *chunks, size_t n, bool is_h
 static void want_all(kin_fetch *f) {
     size_t at = 0;
     kin_chunk_bitmap_want_nothing(&f->bitmap);
-    for (int g = 0; g < f->survey.n_groups; g++) {
+    for (int g = 0; g < f->scan.n_groups; g++) {
         size_t begin = at, n = 0;
-        uint32_t *chunks = f->survey.chunks;
-        for (; at < f->survey.ends[g]; at++) {
+        uint32_t *chunks = f->scan.chunks;
+        for (; at < f->scan.ends[g]; at++) {
             kin_chunk_bitmap_want(&f->bitmap, chunks[at], g <= 1);
             if (!kin_chunk_bitmap_is_here(&f->bitmap, chunks[at])) chunks[begin + n++] = chunks[at];
         }
@@ -194,15 +194,15 @@ static int settle_swarm(kin_fetch *f) {
 
 // Withholds private chunks even if this device received them elsewhere, or before heads withheld them.
 static void withhold_private(kin_fetch *f) {
-    if (f->survey.is_private) kin_chunk_store_withhold_take(f->chunks, f->survey.is_private);
-    f->survey.is_private = NULL;
+    if (f->scan.is_private) kin_chunk_store_set_private(f->chunks, f->scan.is_private);
+    f->scan.is_private = NULL;
 }
 
-static void on_surveyed(uv_work_t *work, int status) {
+static void on_scanned(uv_work_t *work, int status) {
     kin_fetch *f = work->data;
     (void)status; // work is never cancelled here
     if (!end_work(f)) {
-        kin_fetch_let_go(f);
+        kin_fetch_release(f);
         return;
     }
     bool is_new = !f->swarm;
@@ -211,28 +211,28 @@ static void on_surveyed(uv_work_t *work, int status) {
         kin_fetch_fail(f, f->err.text);
     } else {
         f->phase = KIN_FETCH_FETCHING;
-        f->n_windows = f->survey.n_groups > 0 ? f->survey.n_groups - 1 : 0;
+        f->n_windows = f->scan.n_groups > 0 ? f->scan.n_groups - 1 : 0;
         withhold_private(f);
         want_all(f);
         kin_fetch_kick(f);
-        if (f->survey.is_whole && !f->windows_changed && f->callbacks.headers_here) f->callbacks.headers_here(f->user);
-        if (f->phase == KIN_FETCH_FETCHING) kin_fetch_tell_first_window(f);
+        if (f->scan.is_whole && !f->windows_changed && f->callbacks.headers_here) f->callbacks.headers_here(f->user);
+        if (f->phase == KIN_FETCH_FETCHING) kin_fetch_report_first_window(f);
         if (f->phase == KIN_FETCH_FETCHING && is_new && kin_download_peers_is_open(f->peers, KIN_FETCH_HEAD))
             kin_fetch_on_peer_opened(f, KIN_FETCH_HEAD); // its link is open since the hashes were requested
         else
             kin_fetch_pump(f);
     }
-    kin_fetch_let_go(f);
+    kin_fetch_release(f);
 }
 
-void kin_fetch_begin_survey(kin_fetch *f) {
+void kin_fetch_begin_scan(kin_fetch *f) {
     f->work_windows = f->windows;
     f->work_share = f->share;
     f->work_most = f->most;
-    f->windows_changed = f->is_first_told = false;
+    f->windows_changed = f->is_first_reported = false;
     f->n_windows = 0;
-    kin_missing_chunks_fini(&f->survey);
-    begin_work(f, KIN_FETCH_SURVEYING, run_survey, on_surveyed);
+    kin_missing_chunks_fini(&f->scan);
+    begin_work(f, KIN_FETCH_SCANNING, run_scan, on_scanned);
 }
 
 // ---- syncing
@@ -250,8 +250,8 @@ static void rest(kin_fetch *f) {
     kin_download_peers_rest(f->peers);
     kin_chunk_parts_keep(&f->parts, NULL);
     uv_timer_stop(&f->timer);
-    if (f->has_news) kin_fetch_tell_have(f);
-    if (f->phase == KIN_FETCH_RESTING) kin_fetch_tell_progress(f);
+    if (f->has_new_chunks) kin_fetch_report_have(f);
+    if (f->phase == KIN_FETCH_RESTING) kin_fetch_report_progress(f);
     if (f->phase == KIN_FETCH_RESTING && f->callbacks.done) f->callbacks.done(f->user);
 }
 
@@ -262,11 +262,11 @@ static void on_synced(uv_work_t *work, int status) {
         if (f->rc != 0)
             kin_fetch_fail(f, f->err.text);
         else if (f->windows_changed)
-            kin_fetch_begin_survey(f);
+            kin_fetch_begin_scan(f);
         else
             rest(f);
     }
-    kin_fetch_let_go(f);
+    kin_fetch_release(f);
 }
 
 void kin_fetch_begin_sync(kin_fetch *f) {

@@ -65,7 +65,7 @@ void kin_lazy_load_end(kin_lazy_load *f, const char *reason) {
 }
 
 // Returns 0 if the chunks are present, KIN_ABSENT if not yet. Call with the mutex held.
-static int look_for_chunks(const kin_lazy_load_view *v, int i_file, uint64_t offset, uint64_t bytes, kin_err *err) {
+static int find_chunks(const kin_lazy_load_view *v, int i_file, uint64_t offset, uint64_t bytes, kin_err *err) {
     const kin_lazy_load *f = v->lazy_load;
     uint32_t begin, end;
     if (atomic_load(f->stop)) return kin_err_set(err, "stopped");
@@ -77,7 +77,7 @@ static int look_for_chunks(const kin_lazy_load_view *v, int i_file, uint64_t off
     return f->is_whole ? kin_err_set(err, "these weights are not part of the plan's windows") : KIN_ABSENT;
 }
 
-static void wait_for_news(kin_lazy_load *f) {
+static void wait_for_change(kin_lazy_load *f) {
     kin_cond_wait_for(&f->changed, &f->mutex, LOOK_NS);
 }
 
@@ -85,7 +85,7 @@ static int wait_for(void *user, int i_file, uint64_t offset, uint64_t bytes, kin
     kin_lazy_load_view *v = user;
     int rc;
     pthread_mutex_lock(&v->lazy_load->mutex);
-    while ((rc = look_for_chunks(v, i_file, offset, bytes, err)) == KIN_ABSENT) wait_for_news(v->lazy_load);
+    while ((rc = find_chunks(v, i_file, offset, bytes, err)) == KIN_ABSENT) wait_for_change(v->lazy_load);
     pthread_mutex_unlock(&v->lazy_load->mutex);
     return rc;
 }

@@ -30,19 +30,19 @@ static int begin(kin_manifest *m, const kin_proto_hashes *message, int n_files, 
     return kin_manifest_begin(m, message->chunk_bytes, n_files, sizes, names, err);
 }
 
-kin_manifest_transfer_result kin_manifest_transfer_take(kin_manifest *m, uint32_t *n_taken, const kin_proto_hashes *message,
-                                                        int n_files, const uint64_t *sizes, kin_err *err) {
+kin_manifest_transfer_result kin_manifest_transfer_add(kin_manifest *m, uint32_t *n_added, const kin_proto_hashes *message,
+                                                       int n_files, const uint64_t *sizes, kin_err *err) {
     if (!m->files) {
-        *n_taken = 0;
+        *n_added = 0;
         if (begin(m, message, n_files, sizes, err) != 0) return KIN_MANIFEST_TRANSFER_BAD;
     }
-    bool in_order = message->chunk_bytes == m->chunk_bytes && message->first == *n_taken && message->n_hashes > 0;
-    if (!in_order || message->n_hashes > m->n_chunks - *n_taken) {
+    bool in_order = message->chunk_bytes == m->chunk_bytes && message->first == *n_added && message->n_hashes > 0;
+    if (!in_order || message->n_hashes > m->n_chunks - *n_added) {
         kin_err_set(err, "its messages with the model's hashes are inconsistent");
         return KIN_MANIFEST_TRANSFER_BAD;
     }
-    memcpy((uint8_t *)m->hashes + (size_t)*n_taken * KIN_SHA256_BYTES, message->hashes,
+    memcpy((uint8_t *)m->hashes + (size_t)*n_added * KIN_SHA256_BYTES, message->hashes,
            (size_t)message->n_hashes * KIN_SHA256_BYTES);
-    *n_taken += message->n_hashes;
-    return *n_taken == m->n_chunks ? KIN_MANIFEST_TRANSFER_WHOLE : KIN_MANIFEST_TRANSFER_MORE;
+    *n_added += message->n_hashes;
+    return *n_added == m->n_chunks ? KIN_MANIFEST_TRANSFER_WHOLE : KIN_MANIFEST_TRANSFER_MORE;
 }

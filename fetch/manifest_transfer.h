@@ -18,7 +18,7 @@ typedef enum kin_manifest_transfer_result {
     KIN_MANIFEST_TRANSFER_BAD,
 } kin_manifest_transfer_result;
 
-// Adds one message to `m`, which is zeroed before the first; messages must come in order. *n_taken: hashes so far. sizes //
+// Adds one message to `m`, which is zeroed before the first; messages must come in order. *n_added: hashes so far. sizes //
 // expected file sizes, [n_files]
-kin_manifest_transfer_result kin_manifest_transfer_take(kin_manifest *m, uint32_t *n_taken, const kin_proto_hashes *message,
-                                                        int n_files, const uint64_t *sizes, kin_err *err);
+kin_manifest_transfer_result kin_manifest_transfer_add(kin_manifest *m, uint32_t *n_added, const kin_proto_hashes *message,
+                                                       int n_files, const uint64_t *sizes, kin_err *err);

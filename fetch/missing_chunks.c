@@ -45,7 +45,7 @@ static void add_chunk(kin_missing_chunks *s, bool *seen, uint32_t i_chunk) {
 }
 
 // Collects the chunks of all headers, as far as known, and sets is_whole.
-static int survey_headers(kin_missing_chunks *s, kin_store *store, bool *seen, kin_err *err) {
+static int scan_headers(kin_missing_chunks *s, kin_store *store, bool *seen, kin_err *err) {
     s->is_whole = true;
     for (int i = 0; i < kin_store_manifest(store)->n_files; i++) {
         kin_header_state state = KIN_HEADER_BROKEN;
@@ -62,8 +62,8 @@ static int survey_headers(kin_missing_chunks *s, kin_store *store, bool *seen, k
 
 // ---- windows
 
-static int survey_window(kin_missing_chunks *s, kin_store *store, const kin_gguf *gguf, const kin_ranges_wanted *wanted,
-                         bool *seen, kin_err *err) {
+static int scan_window(kin_missing_chunks *s, kin_store *store, const kin_gguf *gguf, const kin_ranges_wanted *wanted, bool *seen,
+                       kin_err *err) {
     kin_range *ranges;
     uint32_t *chunks = NULL;
     size_t n_ranges, n_chunks = 0;
@@ -76,18 +76,18 @@ static int survey_window(kin_missing_chunks *s, kin_store *store, const kin_gguf
     return rc;
 }
 
-static int survey_windows(kin_missing_chunks *s, kin_store *store, const kin_windows *windows, const kin_share *share, bool *seen,
-                          kin_err *err) {
+static int scan_windows(kin_missing_chunks *s, kin_store *store, const kin_windows *windows, const kin_share *share, bool *seen,
+                        kin_err *err) {
     kin_model model;
     if (kin_model_open(&model, kin_store_path(store, 0), err) != 0) return KIN_FAIL;
     kin_ranges_wanted wanted = {.header = true};
     int rc = kin_ranges_private(model.gguf, kin_store_manifest(store), s->is_private, err);
-    if (rc == 0) rc = survey_window(s, store, model.gguf, &wanted, seen, err);
+    if (rc == 0) rc = scan_window(s, store, model.gguf, &wanted, seen, err);
     wanted = (kin_ranges_wanted){.slices = kin_share_slices(share, &model.hp)}; // kin_ranges_list checks it
     for (int i = 0; i < windows->n && rc == 0; i++) {
         wanted.layer_begin = windows->at[i].layer_begin;
         wanted.layer_end = windows->at[i].layer_end;
-        rc = survey_window(s, store, model.gguf, &wanted, seen, err);
+        rc = scan_window(s, store, model.gguf, &wanted, seen, err);
     }
     kin_model_close(&model);
     return rc;
@@ -99,11 +99,11 @@ int kin_missing_chunks_make(kin_missing_chunks *s, kin_store *store, const kin_w
     bool *seen = calloc(n_chunks, sizeof *seen);
     *s = (kin_missing_chunks){.chunks = calloc(n_chunks, sizeof *s->chunks)};
     int rc = seen && s->chunks ? 0 : kin_err_set(err, "out of memory for a list of %u chunks", (unsigned)n_chunks);
-    if (rc == 0) rc = survey_headers(s, store, seen, err);
+    if (rc == 0) rc = scan_headers(s, store, seen, err);
     if (rc == 0 && s->is_whole) s->is_private = calloc(n_chunks, sizeof *s->is_private);
     if (rc == 0 && s->is_whole && !s->is_private) rc = kin_err_set(err, "out of memory");
     if (rc == 0 && s->is_whole) {
-        rc = survey_windows(s, store, windows, share, seen, err);
+        rc = scan_windows(s, store, windows, share, seen, err);
     } else if (rc == 0) {
         s->ends[s->n_groups++] = s->n;
     }

@@ -29,7 +29,7 @@ typedef struct kin_missing_chunks {
 
 // Fails if a file has no valid GGUF header, if the model lacks these layers or cannot be split into this share, or if a file
 // cannot be read. The share may be a peer's.
-int kin_missing_chunks_make(kin_missing_chunks *survey, kin_store *store, const kin_windows *windows, const kin_share *share,
+int kin_missing_chunks_make(kin_missing_chunks *scan, kin_store *store, const kin_windows *windows, const kin_share *share,
                             kin_err *err);
 
-void kin_missing_chunks_fini(kin_missing_chunks *survey); // a zeroed struct is allowed
+void kin_missing_chunks_fini(kin_missing_chunks *scan); // a zeroed struct is allowed

@@ -68,7 +68,7 @@ struct kin_page_fetch {
     char *dir;
     uint32_t copy_timeout_ms;
     uv_timer_t timer;
-    bool is_closed, has_told_failure;
+    bool is_closed, has_logged_failure;
     int n_held; // references: the owner, the timer and the thread pool
     peer *peers[PEERS_MAX];
     int n_peers;
@@ -160,7 +160,7 @@ static void end_job(kin_page_fetch *f, int i, bool is_here) {
     }
 }
 
-static void let_go(kin_page_fetch *f) {
+static void release_fetch(kin_page_fetch *f) {
     if (--f->n_held > 0) return;
     kin_completion_fini(&f->done);
     kin_completion_fini(&f->settled);
@@ -182,15 +182,15 @@ static void on_written(uv_work_t *work, int status) {
     (void)status; // work is never cancelled here
     written *w = work->data;
     kin_page_fetch *f = w->fetch;
-    if (w->rc != 0 && !f->has_told_failure) kin_log(KIN_LOG_WARN, "cannot store a fetched KV page: %s", w->err.text);
-    f->has_told_failure = f->has_told_failure || w->rc != 0;
+    if (w->rc != 0 && !f->has_logged_failure) kin_log(KIN_LOG_WARN, "cannot store a fetched KV page: %s", w->err.text);
+    f->has_logged_failure = f->has_logged_failure || w->rc != 0;
     if (!f->is_closed) {
         end_job(f, w->i_job, w->rc == 0);
         advance(f);
     }
     free(w->bytes);
     free(w);
-    let_go(f);
+    release_fetch(f);
 }
 
 // ---- callbacks of downloads. The chunk number is the job's index
@@ -199,11 +199,11 @@ static void on_accepted(void *user) {
     advance(((peer *)user)->fetch);
 }
 
-static void on_hashes(void *user, const kin_proto_hashes *hashes) {
+static void on_page_hashes(void *user, const kin_proto_hashes *hashes) {
     (void)user, (void)hashes; // never requested
 }
 
-static void on_heard(void *user, uint32_t n_bytes) {
+static void on_page_heard(void *user, uint32_t n_bytes) {
     kin_page_fetch *f = ((peer *)user)->fetch;
     f->stats.bytes += n_bytes;
     f->heard_at = kin_clock_now();
@@ -227,7 +227,7 @@ static void on_page(void *user, const kin_chunk_part *whole) {
     advance(f); // the next page may be requested meanwhile
 }
 
-static void on_lacks(void *user, uint32_t i) {
+static void on_page_lacks(void *user, uint32_t i) {
     kin_page_fetch *f = ((peer *)user)->fetch;
     if (i < JOBS_MAX && f->jobs[i].state == ASKED) end_job(f, (int)i, false);
     advance(f);
@@ -253,7 +253,8 @@ static void on_closed(void *user, const char *reason) {
 
 // True if the peer can be asked, now or once its link is open.
 static bool is_of_use(peer *p) {
-    static const kin_download_callbacks callbacks = {on_accepted, on_hashes, on_heard, on_page, NULL, on_lacks, on_closed};
+    static const kin_download_callbacks callbacks = {on_accepted, on_page_hashes, on_page_heard, on_page,
+                                                     NULL,        on_page_lacks,  on_closed};
     kin_page_fetch *f = p->fetch;
     kin_err err;
     if (!p->is_known || p->link) return p->is_known;
@@ -350,7 +351,7 @@ static void ask_for_missing(kin_page_fetch *f) {
 }
 
 // Turns to the next peer for the pages that this one lacks.
-static void take_turns(kin_page_fetch *f) {
+static void start_next(kin_page_fetch *f) {
     for (int i = 0; i < f->n; i++) {
         if (f->states[i] == LACKED) f->states[i] = MISSING;
     }
@@ -367,7 +368,7 @@ static void advance_wanted(kin_page_fetch *f) {
             if (count(f, IN_FLIGHT) > 0) return;
             if (count(f, MISSING) > 0 && find_free_job(f) == NOBODY) return; // until a page has been written
         }
-        take_turns(f);
+        start_next(f);
     }
     if (count(f, IN_FLIGHT) == 0) end_want(f);
 }
@@ -445,7 +446,7 @@ void kin_page_fetch_settle(kin_page_fetch *f) {
     if (kin_endpoint_call(f->endpoint, on_settle, f)) kin_completion_wait(&f->settled, generation);
 }
 
-static void look_settled(kin_page_fetch *f) {
+static void check_settled(kin_page_fetch *f) {
     bool copies = f->n_copies > 0 || f->is_copying;
     if (!f->settle_by || (copies && kin_clock_now() < f->settle_by)) return;
     f->settle_by = 0;
@@ -485,7 +486,7 @@ static void on_timer(uv_timer_t *timer) {
     kin_time now = kin_clock_now();
     if (f->names && (now > f->want_by || kin_clock_ms(f->heard_at, now) > PATIENCE_MS)) {
         close_slow_links(f);
-        take_turns(f); // the next query starts with another peer
+        start_next(f); // the next query starts with another peer
         end_want(f);
     }
     leave_hanging_peers(f, now);
@@ -500,7 +501,7 @@ static void advance(kin_page_fetch *f) {
         advance_copies(f);
     bool is_busy = f->names || f->n_copies > 0 || f->is_copying;
     if (f->is_closed) return;
-    look_settled(f);
+    check_settled(f);
     if (!is_busy)
         uv_timer_stop(&f->timer);
     else if (!uv_is_active((uv_handle_t *)&f->timer))
@@ -533,7 +534,7 @@ int kin_page_fetch_open(kin_page_fetch **out, const kin_page_fetch_options *o, k
 }
 
 static void on_timer_closed(uv_handle_t *handle) {
-    let_go(handle->data);
+    release_fetch(handle->data);
 }
 
 void kin_page_fetch_close(kin_page_fetch *f) {
@@ -542,7 +543,7 @@ void kin_page_fetch_close(kin_page_fetch *f) {
     for (int i = 0; i < f->n_peers; i++) close_link(f->peers[i]);
     f->n_held++;
     uv_close((uv_handle_t *)&f->timer, on_timer_closed);
-    let_go(f);
+    release_fetch(f);
 }
 
 kin_page_fetch_stats kin_page_fetch_stats_now(const kin_page_fetch *f) {

@@ -23,7 +23,7 @@ static void check_arguments(const kin_text_buffer *arguments) {
                strstr(err.text, "too many"));
 }
 
-static void take(const kin_reply_event *events, int n, kin_text_buffer *arguments) {
+static void collect_arguments(const kin_reply_event *events, int n, kin_text_buffer *arguments) {
     for (int i = 0; i < n; i++) {
         const kin_reply_event *e = &events[i];
         if (e->kind == KIN_REPLY_TOOL_BEGIN) arguments->len = 0;
@@ -40,9 +40,9 @@ static void parse(const kin_tool_format *format, const char *reply, size_t len) 
     int n;
     kin_assert(kin_reply_parser_new(&p, &options, NULL) == 0);
     kin_assert(kin_reply_parser_push(p, reply, len, &events, &n) == 0);
-    take(events, n, &arguments);
+    collect_arguments(events, n, &arguments);
     kin_assert(kin_reply_parser_flush(p, false, &events, &n) == 0);
-    take(events, n, &arguments);
+    collect_arguments(events, n, &arguments);
     kin_reply_parser_free(p);
     kin_text_fini(&arguments);
 }

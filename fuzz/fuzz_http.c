@@ -9,17 +9,17 @@
 
 int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t size);
 
-typedef struct world {
+typedef struct context {
     kin_http_exchange *open;
     int n_requests, n_answered, n_gone;
     bool answers_at_once, reads, refuses, is_finished, is_closed, is_paused;
     size_t n_pending, n_sent;
-} world;
+} context;
 
 // ---- the socket
 
 static void send_bytes(void *socket, const void *bytes, size_t n) {
-    world *w = socket;
+    context *w = socket;
     kin_assert(!w->is_closed && !w->is_finished && n > 0);
     if (w->n_sent == 0) kin_assert(n >= 9 && memcmp(bytes, "HTTP/1.1 ", 9) == 0);
     w->n_sent += n;
@@ -27,23 +27,23 @@ static void send_bytes(void *socket, const void *bytes, size_t n) {
 }
 
 static size_t count_pending(const void *socket, uint64_t *n_out) {
-    const world *w = socket;
+    const context *w = socket;
     *n_out = w->n_sent - w->n_pending;
     return w->n_pending;
 }
 
 static void set_reading(void *socket, bool on) {
-    ((world *)socket)->is_paused = !on;
+    ((context *)socket)->is_paused = !on;
 }
 
 static void finish(void *socket) {
-    world *w = socket;
+    context *w = socket;
     kin_assert(!w->is_finished);
     w->is_finished = true;
 }
 
 static void close_socket(void *socket) {
-    world *w = socket;
+    context *w = socket;
     kin_assert(!w->is_closed);
     w->is_closed = true;
 }
@@ -56,7 +56,7 @@ static void check_string(kin_str s) {
     kin_assert(!s.at || strlen(s.at) == s.len);
 }
 
-static void answer(world *w) {
+static void answer(context *w) {
     kin_http_exchange *x = w->open;
     if (!x) return;
     w->open = NULL;
@@ -72,7 +72,7 @@ static void answer(world *w) {
 }
 
 static void on_head(void *user, kin_http_exchange *x) {
-    world *w = user;
+    context *w = user;
     check_string(kin_http_path(x));
     check_string(kin_http_query(x, "q"));
     check_string(kin_http_header(x, "host"));
@@ -80,7 +80,7 @@ static void on_head(void *user, kin_http_exchange *x) {
 }
 
 static void on_request(void *user, kin_http_exchange *x) {
-    world *w = user;
+    context *w = user;
     kin_assert(!w->open && !w->is_closed && !w->is_finished);
     w->n_requests++;
     w->open = x;
@@ -88,7 +88,7 @@ static void on_request(void *user, kin_http_exchange *x) {
 }
 
 static void on_gone(void *user, kin_http_exchange *x) {
-    world *w = user;
+    context *w = user;
     kin_assert(w->open == x);
     w->open = NULL;
     w->n_gone++;
@@ -98,7 +98,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t size) {
     if (size < 2) return 0;
     size_t step = bytes[0] ? bytes[0] : SIZE_MAX;
     uint8_t how = bytes[1];
-    world w = {.answers_at_once = how & 1, .reads = how & 2, .refuses = how & 4};
+    context w = {.answers_at_once = how & 1, .reads = how & 2, .refuses = how & 4};
     kin_http_service service = {
         .limits =
             {.max_header = 2000, .max_body = 3000, .header_ms = 1000, .idle_ms = 1000, .stall_ms = 3000, .max_pending = 1000},

@@ -48,7 +48,7 @@ static void fuzz_ranges(const char *text) {
     char printed[3000];
     if (!kin_byte_ranges_parse(&set, text, (uint64_t)1 << 40) || !kin_byte_ranges_print(&set, printed, sizeof printed)) return;
     uint64_t sum = kin_byte_ranges_sum(&set), taken = 0;
-    for (kin_byte_range r; (r = kin_byte_ranges_take(&set, (uint64_t)1 << 36)).end > r.begin;) taken += r.end - r.begin;
+    for (kin_byte_range r; (r = kin_byte_ranges_pop(&set, (uint64_t)1 << 36)).end > r.begin;) taken += r.end - r.begin;
     kin_assert(sum == taken);
 }
 

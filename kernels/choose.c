@@ -17,7 +17,7 @@
 KIN_BACKENDS(DECLARE)
 static const kin_kernels *const all[] = {KIN_BACKENDS(ADDRESS)};
 
-uint8_t kin_kernels_ways[KIN_WAYS_TYPES];
+uint8_t kin_kernels_variants[KIN_VARIANT_TYPES];
 
 #if defined(__x86_64__)
 // The processor is asked here, because not every compiler's library has what __builtin_cpu_supports needs.

@@ -1,7 +1,7 @@
 // kin's CPU kernels: matrix products, attention and the small operators between them.
 //
-// Plain functions over memory: no ggml, no threads, no allocation, no state except kin_kernels_ways. Callers give each thread a
-// range of the work. Unlike ggml's kernels, a row's bits depend neither on the other rows of its batch, nor on how work is
+// Plain functions over memory: no ggml, no threads, no allocation, no state except kin_kernels_variants. Callers give each thread
+// a range of the work. Unlike ggml's kernels, a row's bits depend neither on the other rows of its batch, nor on how work is
 // divided among threads, nor on the CPU. docs/KERNELS.md says how that is done and what it costs.
 //
 // Thread: any; calls may run concurrently if they write different ranges.
@@ -60,13 +60,13 @@ static inline size_t kin_act_bytes(int64_t columns, int64_t n) {
 // WebAssembly cannot query, so web/engine.js measures it. All give the same bits. Initially 0, and changed only in browsers,
 // because two panels have no prefetch; must not change while anything is computed.
 enum {
-    KIN_WAY_TWO = 1,     // alternates between two panels: two streams from memory
-    KIN_WAY_FOURS = 2,   // adds products of bytes directly to 32 bits: one instruction with AVX-VNNI or NEON's sdot, three
-                         // elsewhere
-    KIN_N_WAYS = 4,      // any combination of these
-    KIN_WAYS_TYPES = 64, // type numbers are below this
+    KIN_VARIANT_TWO = 1,    // alternates between two panels: two streams from memory
+    KIN_VARIANT_FOURS = 2,  // adds products of bytes directly to 32 bits: one instruction with AVX-VNNI or NEON's sdot, three
+                            // elsewhere
+    KIN_N_VARIANTS = 4,     // any combination of these
+    KIN_VARIANT_TYPES = 64, // type numbers are below this
 };
-extern uint8_t kin_kernels_ways[KIN_WAYS_TYPES];
+extern uint8_t kin_kernels_variants[KIN_VARIANT_TYPES];
 
 typedef struct kin_matrix {
     int type;

@@ -56,14 +56,14 @@ static void sine_cosine(double x, double *sine, double *cosine) {
     }
 }
 
-// YaRN: returns the pair that makes n_turns full rotations in n_ctx_orig positions, as a real number.
-static double pair_with_turns(const kin_rope *rope, double n_turns) {
-    return rope->n_rot * natural_log(rope->n_ctx_orig / (n_turns * TAU)) / (2 * natural_log(rope->base));
+// YaRN: returns the pair that makes n_rotations full rotations in n_ctx_orig positions, as a real number.
+static double pair_with_rotations(const kin_rope *rope, double n_rotations) {
+    return rope->n_rot * natural_log(rope->n_ctx_orig / (n_rotations * TAU)) / (2 * natural_log(rope->base));
 }
 
 // YaRN: returns how much of pair i's original frequency is kept: 1 for fast pairs, 0 for slow ones, linear in between.
 static double yarn_kept(const kin_rope *rope, int i) {
-    double first = pair_with_turns(rope, rope->beta_fast), last = pair_with_turns(rope, rope->beta_slow);
+    double first = pair_with_rotations(rope, rope->beta_fast), last = pair_with_rotations(rope, rope->beta_slow);
     first = fmax(0, rope->exact_corners ? first : floor(first));
     last = fmin(rope->n_rot - 1, rope->exact_corners ? last : ceil(last));
     return (1 - fmin(1, fmax(0, (i - first) / fmax(0.001, last - first)))) * rope->ext_factor;

@@ -58,14 +58,14 @@ typedef struct options {
 } options;
 
 // One direction of the wire. The queue is a ring of records {header, frame}; no record is split at its end.
-typedef struct way {
+typedef struct path {
     int from, to; // packet sockets
     uint64_t number;
     uint8_t *queue;
     size_t begin, end, wrap; // begin == end: empty; wrap: end of the records when `end` went back to 0
     uint64_t due_last;
     uint64_t n_frames, n_bytes, n_lost, n_swallowed, late_ns_sum, late_ns_max;
-} way;
+} path;
 
 typedef struct record {
     uint64_t due_ns;
@@ -93,7 +93,7 @@ _Noreturn static void fail(const char *what, const char *of) {
 // ---- the queue
 
 // Returns room for a record of the largest frame, or NULL.
-static record *queue_room(way *w) {
+static record *queue_room(path *w) {
     const size_t most = sizeof(record) + FRAME_MAX;
     if (w->begin == w->end) w->begin = w->end = 0;
     if (w->begin <= w->end) {
@@ -109,17 +109,17 @@ static size_t record_bytes(const record *r) {
     return (sizeof *r + r->length + 7) & ~(size_t)7;
 }
 
-static void queue_push(way *w, const record *r) {
+static void queue_push(path *w, const record *r) {
     w->end += record_bytes(r);
 }
 
-static record *queue_first(way *w) {
+static record *queue_first(path *w) {
     if (w->begin == w->end) return NULL;
     if (w->end < w->begin && w->begin == w->wrap) w->begin = 0;
     return w->begin == w->end ? NULL : (record *)(w->queue + w->begin);
 }
 
-static void queue_pop(way *w) {
+static void queue_pop(path *w) {
     w->begin += record_bytes((record *)(w->queue + w->begin));
 }
 
@@ -132,7 +132,7 @@ static uint64_t mix(uint64_t x) { // splitmix64
     return x ^ (x >> 31);
 }
 
-static uint64_t jitter_ns(const options *o, const way *w, uint64_t at_ns) {
+static uint64_t jitter_ns(const options *o, const path *w, uint64_t at_ns) {
     if (!o->jitter_ns) return 0;
     const uint64_t slot_ns = o->jitter_ns > SLOT_MS_MIN * NS_PER_MS ? o->jitter_ns : SLOT_MS_MIN * NS_PER_MS;
     return mix(mix(o->seed ^ w->number << 56) + at_ns / slot_ns) % (o->jitter_ns + 1);
@@ -158,7 +158,7 @@ static bool is_passing(int error) {
     return error == ENETDOWN || error == ENXIO || error == EAGAIN || error == EINTR;
 }
 
-static void take_in(const options *o, way *w) {
+static void receive_frames(const options *o, path *w) {
     for (int i = 0; i < BATCH; i++) {
         static uint8_t waste[FRAME_MAX];
         union {
@@ -189,7 +189,7 @@ static void take_in(const options *o, way *w) {
 }
 
 // Sends the frames that are due. Returns the time of the next one, or UINT64_MAX.
-static uint64_t give_out(way *w) {
+static uint64_t send_due(path *w) {
     for (int i = 0; i < BATCH; i++) {
         record *r = queue_first(w);
         if (!r) return UINT64_MAX;
@@ -209,15 +209,15 @@ static uint64_t give_out(way *w) {
     return 0;
 }
 
-static void carry(const options *o, way ways[2]) {
-    struct pollfd polled[2] = {{ways[0].from, POLLIN, 0}, {ways[1].from, POLLIN, 0}};
+static void carry(const options *o, path paths[2]) {
+    struct pollfd polled[2] = {{paths[0].from, POLLIN, 0}, {paths[1].from, POLLIN, 0}};
     sigset_t none;
     sigemptyset(&none);
     while (!stopped) {
         uint64_t next = UINT64_MAX;
         for (int i = 0; i < 2; i++) {
-            take_in(o, &ways[i]);
-            const uint64_t due = give_out(&ways[i]);
+            receive_frames(o, &paths[i]);
+            const uint64_t due = send_due(&paths[i]);
             if (due < next) next = due;
         }
         const uint64_t now = now_ns(CLOCK_MONOTONIC), rest = next > now ? next - now : 0;
@@ -245,12 +245,12 @@ static int open_interface(const char *name) {
     return fd;
 }
 
-static void open_ways(const options *o, way ways[2]) {
+static void open_paths(const options *o, path paths[2]) {
     const int sockets[2] = {open_interface(o->interfaces[0]), open_interface(o->interfaces[1])};
     for (int i = 0; i < 2; i++) {
-        ways[i] = (way){.from = sockets[i], .to = sockets[1 - i], .number = (uint64_t)i};
-        ways[i].queue = mmap(NULL, QUEUE_BYTES, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-        if (ways[i].queue == MAP_FAILED) fail("no memory for", "the queue");
+        paths[i] = (path){.from = sockets[i], .to = sockets[1 - i], .number = (uint64_t)i};
+        paths[i].queue = mmap(NULL, QUEUE_BYTES, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+        if (paths[i].queue == MAP_FAILED) fail("no memory for", "the queue");
     }
 }
 
@@ -261,7 +261,7 @@ static void go_first(void) {
     prctl(PR_SET_TIMERSLACK, 1ul, 0ul, 0ul, 0ul);
 }
 
-static void report(const options *o, const way *w) {
+static void report(const options *o, const path *w) {
     fprintf(stderr,
             "delay: %s to %s: %llu frames, %llu bytes, %llu lost, %llu swallowed; late by %.1f us on average, %.1f at most\n",
             o->interfaces[w->number], o->interfaces[1 - w->number], (unsigned long long)w->n_frames,
@@ -327,14 +327,14 @@ static void catch_signals(void) {
 
 int main(int argc, char **argv) {
     const options o = parse(argc, argv);
-    way ways[2];
+    path paths[2];
     catch_signals();
-    open_ways(&o, ways);
+    open_paths(&o, paths);
     go_first();
     puts("carrying");
     fflush(stdout);
-    carry(&o, ways);
-    report(&o, &ways[0]);
-    report(&o, &ways[1]);
+    carry(&o, paths);
+    report(&o, &paths[0]);
+    report(&o, &paths[1]);
     return 0;
 }

@@ -67,7 +67,7 @@ static kin_gating default_gating(const kin_hparams *hp) {
 }
 
 // The publisher and llama.cpp rank groups differently if probabilities are a softmax: by their best expert, or by the best two.
-static void read_experts(kin_hparams *hp, kin_meta *k) {
+static void read_deepseek2_experts(kin_hparams *hp, kin_meta *k) {
     const int n_shared = kin_meta_int(k, "expert_shared_count", 0, 0, 64);
     hp->n_dense = kin_meta_int(k, "leading_dense_block_count", 0, 0, hp->n_layer);
     hp->n_ff_shared = hp->n_ff_exp * n_shared;
@@ -78,19 +78,19 @@ static void read_experts(kin_hparams *hp, kin_meta *k) {
         kin_meta_fail(k, "an expert's width must be a multiple of 16, not %d", hp->n_ff_exp); // gate and up may be one matrix
 }
 
-static void read_keys(kin_hparams *hp, kin_meta *k) {
+static void read_deepseek2_keys(kin_hparams *hp, kin_meta *k) {
     read_heads(hp, k);
     if (!k->failed) read_scale(hp, k);
     if (!k->failed) read_temperature(hp, k);
-    if (!k->failed) read_experts(hp, k);
+    if (!k->failed) read_deepseek2_experts(hp, k);
 }
 
-static void describe(const kin_hparams *hp, int il, kin_layer *layer) {
+static void describe_deepseek2_layer(const kin_hparams *hp, int il, kin_layer *layer) {
     layer->is_latent = true;
     layer->has_experts = hp->n_expert > 0 && il >= hp->n_dense;
 }
 
-static kin_weight_set required(const kin_hparams *hp, const kin_layer *layer) {
+static kin_weight_set require_deepseek2_weights(const kin_hparams *hp, const kin_layer *layer) {
     kin_weight_set set = KIN_WEIGHT_SET(KIN_W_ATTN_NORM, KIN_W_LATENT_KV_A, KIN_W_LATENT_KV_A_NORM, KIN_W_LATENT_OUT);
     const kin_weight_set one = KIN_WEIGHT_SET(KIN_W_LATENT_Q);
     const kin_weight_set two = KIN_WEIGHT_SET(KIN_W_LATENT_Q_A, KIN_W_LATENT_Q_A_NORM, KIN_W_LATENT_Q_B);
@@ -105,7 +105,7 @@ static kin_weight_set required(const kin_hparams *hp, const kin_layer *layer) {
     return set;
 }
 
-static kin_weight_set optional(const kin_hparams *hp, const kin_layer *layer) {
+static kin_weight_set allow_deepseek2_weights(const kin_hparams *hp, const kin_layer *layer) {
     (void)hp;
     return layer->has_experts
                ? KIN_WEIGHT_SET(KIN_W_FFN_CHOICE_BIAS, KIN_W_FFN_GATE_EXPS, KIN_W_FFN_UP_EXPS, KIN_W_FFN_GATE_UP_EXPS)
@@ -117,18 +117,18 @@ const kin_arch kin_arch_deepseek2 = {
     .title = "DeepSeek V2, V3, R1; GLM-4.7-Flash; Mistral Large 3",
     .drafts = true,
     .keys = obeyed,
-    .read = read_keys,
-    .layer = describe,
-    .required = required,
-    .optional = optional,
+    .read = read_deepseek2_keys,
+    .layer = describe_deepseek2_layer,
+    .required = require_deepseek2_weights,
+    .optional = allow_deepseek2_weights,
 };
 
 const kin_arch kin_arch_mistral4 = {
     .name = "mistral4",
     .title = "Mistral Small 4",
     .keys = obeyed,
-    .read = read_keys,
-    .layer = describe,
-    .required = required,
-    .optional = optional,
+    .read = read_deepseek2_keys,
+    .layer = describe_deepseek2_layer,
+    .required = require_deepseek2_weights,
+    .optional = allow_deepseek2_weights,
 };

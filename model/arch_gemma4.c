@@ -39,7 +39,7 @@ static void read_shared(kin_hparams *hp, kin_meta *k) {
     }
 }
 
-static void read_keys(kin_hparams *hp, kin_meta *k) {
+static void read_gemma4_keys(kin_hparams *hp, kin_meta *k) {
     kin_rope *windowed = &hp->ropes[1];
     hp->window = kin_meta_int(k, "attention.sliding_window", KIN_KEY_REQUIRED, 1, 1 << 27);
     hp->logit_softcap = kin_meta_float(k, "final_logit_softcapping", 30, 0, 1e6f);
@@ -60,14 +60,14 @@ static void read_keys(kin_hparams *hp, kin_meta *k) {
         kin_meta_fail(k, "inputs of the layers need a width that is a multiple of 16, not %d", hp->n_embd);
 }
 
-static void describe(const kin_hparams *hp, int il, kin_layer *layer) {
+static void describe_gemma4_layer(const kin_hparams *hp, int il, kin_layer *layer) {
     (void)hp, (void)il;
     layer->rope = layer->is_windowed;
     layer->gate = KIN_GATE_GELU;
     layer->norms_values = true;
 }
 
-static kin_weight_set required(const kin_hparams *hp, const kin_layer *layer) {
+static kin_weight_set require_gemma4_weights(const kin_hparams *hp, const kin_layer *layer) {
     kin_weight_set set =
         KIN_WEIGHT_SET(KIN_W_ATTN_NORM, KIN_W_ATTN_Q, KIN_W_ATTN_Q_NORM, KIN_W_ATTN_OUT, KIN_WEIGHTS_DENSE, KIN_WEIGHTS_OUT_NORM);
     const kin_weight_set own_keys = KIN_WEIGHT_SET(KIN_W_ATTN_K, KIN_W_ATTN_K_NORM);
@@ -80,7 +80,7 @@ static kin_weight_set required(const kin_hparams *hp, const kin_layer *layer) {
     return set;
 }
 
-static kin_weight_set optional(const kin_hparams *hp, const kin_layer *layer) {
+static kin_weight_set allow_gemma4_weights(const kin_hparams *hp, const kin_layer *layer) {
     kin_weight_set set = KIN_WEIGHT_SET(KIN_W_ATTN_V, KIN_W_LAYER_SCALE);
     const kin_weight_set unused = KIN_WEIGHT_SET(KIN_W_ATTN_K, KIN_W_ATTN_K_NORM); // of layers that read those of another one
     const kin_weight_set experts =
@@ -96,8 +96,8 @@ const kin_arch kin_arch_gemma4 = {
     .title = "Gemma 4 (text)",
     .rope_neox = true,
     .keys = obeyed,
-    .read = read_keys,
-    .layer = describe,
-    .required = required,
-    .optional = optional,
+    .read = read_gemma4_keys,
+    .layer = describe_gemma4_layer,
+    .required = require_gemma4_weights,
+    .optional = allow_gemma4_weights,
 };

@@ -13,7 +13,7 @@ void kin_granite_read(kin_hparams *hp, kin_meta *k) {
     hp->has_no_rope = !kin_meta_bool(k, "rope.scaling.finetuned", true);
 }
 
-static kin_weight_set required(const kin_hparams *hp, const kin_layer *layer) {
+static kin_weight_set require_granite_weights(const kin_hparams *hp, const kin_layer *layer) {
     (void)hp, (void)layer;
     return KIN_WEIGHT_SET(KIN_WEIGHTS_ATTENTION, KIN_WEIGHTS_DENSE);
 }
@@ -22,5 +22,5 @@ const kin_arch kin_arch_granite = {
     .name = "granite",
     .title = "Granite 3, 4 (dense)",
     .read = kin_granite_read,
-    .required = required,
+    .required = require_granite_weights,
 };

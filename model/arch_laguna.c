@@ -21,7 +21,7 @@ static void read_gates(kin_hparams *hp, kin_meta *k) {
     }
 }
 
-static void read_keys(kin_hparams *hp, kin_meta *k) {
+static void read_laguna_keys(kin_hparams *hp, kin_meta *k) {
     kin_rope *windowed = &hp->ropes[1];
     hp->window = kin_meta_int(k, "attention.sliding_window", 0, 0, 1 << 27);
     windowed->base = (double)kin_meta_float(k, "rope.freq_base_swa", (float)hp->ropes[0].base, 1, 1e12f);
@@ -34,20 +34,20 @@ static void read_keys(kin_hparams *hp, kin_meta *k) {
     read_gates(hp, k);
 }
 
-static void describe(const kin_hparams *hp, int il, kin_layer *layer) {
+static void describe_laguna_layer(const kin_hparams *hp, int il, kin_layer *layer) {
     layer->is_windowed = hp->window > 0 && il % PERIOD != 0;
     layer->rope = layer->is_windowed;
     layer->has_experts = hp->n_expert > 0 && il >= hp->n_dense;
     layer->head_gate = KIN_HEAD_GATE_SOFTPLUS;
 }
 
-static kin_weight_set required(const kin_hparams *hp, const kin_layer *layer) {
+static kin_weight_set require_laguna_weights(const kin_hparams *hp, const kin_layer *layer) {
     kin_weight_set set = KIN_WEIGHT_SET(KIN_WEIGHTS_ATTENTION, KIN_WEIGHTS_QK_NORM, KIN_W_ATTN_GATE);
     kin_moe_join_required(&set, hp, layer);
     return set;
 }
 
-static kin_weight_set optional(const kin_hparams *hp, const kin_layer *layer) {
+static kin_weight_set allow_laguna_weights(const kin_hparams *hp, const kin_layer *layer) {
     (void)hp;
     return layer->has_experts ? KIN_WEIGHT_SET(KIN_W_FFN_CHOICE_BIAS) : (kin_weight_set){0};
 }
@@ -57,8 +57,8 @@ const kin_arch kin_arch_laguna = {
     .title = "Laguna XS.2, XS-2.1, S-2.1, M.1",
     .rope_neox = true,
     .keys = obeyed,
-    .read = read_keys,
-    .layer = describe,
-    .required = required,
-    .optional = optional,
+    .read = read_laguna_keys,
+    .layer = describe_laguna_layer,
+    .required = require_laguna_weights,
+    .optional = allow_laguna_weights,
 };

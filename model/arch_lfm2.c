@@ -15,7 +15,7 @@ static void read_dense(kin_hparams *hp, kin_meta *k) {
     read_kinds(hp, k);
 }
 
-static void read_experts(kin_hparams *hp, kin_meta *k) {
+static void read_lfm2_experts(kin_hparams *hp, kin_meta *k) {
     if (hp->n_expert == 0) kin_meta_fail(k, "an lfm2moe model without experts");
     if (kin_meta_int(k, "attention.sliding_window", 0, 0, 1 << 27) > 0)
         kin_meta_fail(k, "windows of attention are not supported for lfm2moe");
@@ -24,12 +24,12 @@ static void read_experts(kin_hparams *hp, kin_meta *k) {
     read_kinds(hp, k);
 }
 
-static void describe(const kin_hparams *hp, int il, kin_layer *layer) {
+static void describe_lfm2_layer(const kin_hparams *hp, int il, kin_layer *layer) {
     layer->is_windowed = hp->window > 0 && !layer->is_recurrent;
     layer->has_experts = hp->n_expert > 0 && il >= hp->n_dense;
 }
 
-static kin_weight_set required(const kin_hparams *hp, const kin_layer *layer) {
+static kin_weight_set require_lfm2_weights(const kin_hparams *hp, const kin_layer *layer) {
     kin_weight_set set = KIN_WEIGHT_SET(KIN_W_ATTN_NORM);
     const kin_weight_set attention = KIN_WEIGHT_SET(KIN_WEIGHTS_ATTENTION, KIN_WEIGHTS_QK_NORM);
     const kin_weight_set convolution = KIN_WEIGHT_SET(KIN_W_CONV_IN, KIN_W_CONV_TAPS, KIN_W_CONV_OUT);
@@ -40,7 +40,7 @@ static kin_weight_set required(const kin_hparams *hp, const kin_layer *layer) {
     return set;
 }
 
-static kin_weight_set optional(const kin_hparams *hp, const kin_layer *layer) {
+static kin_weight_set allow_lfm2_weights(const kin_hparams *hp, const kin_layer *layer) {
     (void)hp;
     return layer->has_experts ? KIN_WEIGHT_SET(KIN_W_FFN_CHOICE_BIAS) : (kin_weight_set){0};
 }
@@ -52,9 +52,9 @@ const kin_arch kin_arch_lfm2 = {
     .mixes_layers = true,
     .output_norm = "token_embd_norm",
     .read = read_dense,
-    .layer = describe,
-    .required = required,
-    .optional = optional,
+    .layer = describe_lfm2_layer,
+    .required = require_lfm2_weights,
+    .optional = allow_lfm2_weights,
 };
 
 const kin_arch kin_arch_lfm2moe = {
@@ -63,8 +63,8 @@ const kin_arch kin_arch_lfm2moe = {
     .rope_neox = true,
     .mixes_layers = true,
     .output_norm = "token_embd_norm",
-    .read = read_experts,
-    .layer = describe,
-    .required = required,
-    .optional = optional,
+    .read = read_lfm2_experts,
+    .layer = describe_lfm2_layer,
+    .required = require_lfm2_weights,
+    .optional = allow_lfm2_weights,
 };

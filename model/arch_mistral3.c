@@ -2,7 +2,7 @@
 // position.
 #include "model/llama.h"
 
-static void read_keys(kin_hparams *hp, kin_meta *k) {
+static void read_mistral3_keys(kin_hparams *hp, kin_meta *k) {
     float log_multiplier = kin_meta_float(k, "rope.scaling.yarn_log_multiplier", 0, 0, 1e3f);
     kin_rope *r = &hp->ropes[0];
     hp->query_temperature = kin_meta_float(k, "attention.temperature_scale", 0, 0, 1e3f);
@@ -16,7 +16,7 @@ static void read_keys(kin_hparams *hp, kin_meta *k) {
 const kin_arch kin_arch_mistral3 = {
     .name = "mistral3",
     .title = "Ministral 3, Mistral Small 3.2",
-    .read = read_keys,
+    .read = read_mistral3_keys,
     .required = kin_llama_required,
     .optional = kin_llama_optional,
 };

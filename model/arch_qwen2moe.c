@@ -2,7 +2,7 @@
 // gate.
 #include "model/arch.h"
 
-static void read_keys(kin_hparams *hp, kin_meta *k) {
+static void read_qwen2moe_keys(kin_hparams *hp, kin_meta *k) {
     hp->routing.gating = KIN_GATING_SOFTMAX;
     hp->n_ff_exp =
         kin_meta_int(k, "expert_feed_forward_length", hp->n_ff / (hp->n_expert_used > 0 ? hp->n_expert_used : 1), 1, 1 << 20);
@@ -10,7 +10,7 @@ static void read_keys(kin_hparams *hp, kin_meta *k) {
     if (!k->failed && hp->n_expert == 0) kin_meta_fail(k, "qwen2moe models without experts are not supported");
 }
 
-static kin_weight_set required(const kin_hparams *hp, const kin_layer *layer) {
+static kin_weight_set require_qwen2moe_weights(const kin_hparams *hp, const kin_layer *layer) {
     (void)hp, (void)layer;
     return KIN_WEIGHT_SET(KIN_WEIGHTS_ATTENTION, KIN_WEIGHTS_QKV_BIAS, KIN_WEIGHTS_EXPERTS, KIN_WEIGHTS_SHARED,
                           KIN_W_FFN_SHARED_ROUTER);
@@ -20,6 +20,6 @@ const kin_arch kin_arch_qwen2moe = {
     .name = "qwen2moe",
     .title = "Qwen 1.5 MoE, Qwen 2 57B-A14B",
     .rope_neox = true,
-    .read = read_keys,
-    .required = required,
+    .read = read_qwen2moe_keys,
+    .required = require_qwen2moe_weights,
 };

@@ -26,7 +26,7 @@ static void read_kinds(kin_hparams *hp, kin_meta *k) {
         hp->layers[il].is_recurrent = kin_meta_int_at(k, "attention.recurrent_layers", il, (il + 1) % interval != 0, 0, 1);
 }
 
-static void read_keys(kin_hparams *hp, kin_meta *k) {
+static void read_qwen35_keys(kin_hparams *hp, kin_meta *k) {
     read_delta_net(hp, k);
     if (!k->failed) read_kinds(hp, k);
     if (hp->n_expert == 0) return;
@@ -36,28 +36,28 @@ static void read_keys(kin_hparams *hp, kin_meta *k) {
 }
 
 static void read_grouped(kin_hparams *hp, kin_meta *k) {
-    read_keys(hp, k);
+    read_qwen35_keys(hp, k);
     hp->delta.is_grouped = true;
 }
 
 static void read_dense(kin_hparams *hp, kin_meta *k) {
     if (hp->n_expert > 0) kin_meta_fail(k, "a qwen35 model with experts");
-    read_keys(hp, k);
+    read_qwen35_keys(hp, k);
 }
 
-static void read_experts(kin_hparams *hp, kin_meta *k) {
+static void read_qwen35_experts(kin_hparams *hp, kin_meta *k) {
     if (hp->n_expert == 0) kin_meta_fail(k, "a qwen35moe model without experts");
-    read_keys(hp, k);
+    read_qwen35_keys(hp, k);
 }
 
-static void describe(const kin_hparams *hp, int il, kin_layer *layer) {
+static void describe_qwen35_layer(const kin_hparams *hp, int il, kin_layer *layer) {
     layer->is_recurrent = hp->layers[il].is_recurrent;
     layer->gates_queries = !layer->is_recurrent;
     layer->n_head_gate = layer->is_recurrent ? 0 : kin_layer_of(hp, il).head_dim;
     layer->head_gate = KIN_HEAD_GATE_SIGMOID;
 }
 
-static kin_weight_set required(const kin_hparams *hp, const kin_layer *layer) {
+static kin_weight_set require_qwen35_weights(const kin_hparams *hp, const kin_layer *layer) {
     kin_weight_set set = KIN_WEIGHT_SET(KIN_W_ATTN_NORM, KIN_W_FFN_NORM_2);
     kin_weight_set attention = KIN_WEIGHT_SET(KIN_W_ATTN_Q_GATE, KIN_W_ATTN_K, KIN_W_ATTN_V, KIN_W_ATTN_OUT, KIN_WEIGHTS_QK_NORM);
     kin_weight_set delta = KIN_WEIGHT_SET(KIN_W_DELTA_CONV, KIN_W_DELTA_DT, KIN_W_DELTA_A, KIN_W_DELTA_NORM, KIN_W_DELTA_OUT);
@@ -70,7 +70,7 @@ static kin_weight_set required(const kin_hparams *hp, const kin_layer *layer) {
     return set;
 }
 
-static kin_weight_set optional(const kin_hparams *hp, const kin_layer *layer) {
+static kin_weight_set allow_qwen35_weights(const kin_hparams *hp, const kin_layer *layer) {
     kin_weight_set set = {0}, inputs = KIN_WEIGHT_SET(KIN_W_DELTA_QKV, KIN_W_DELTA_GATE), all = KIN_WEIGHT_SET(KIN_W_DELTA_IN);
     if (!layer->is_recurrent) return set;
     kin_weight_set_join(&set, &inputs);
@@ -85,9 +85,9 @@ const kin_arch kin_arch_qwen35 = {
     .drafts = true,
     .keys = obeyed,
     .read = read_dense,
-    .layer = describe,
-    .required = required,
-    .optional = optional,
+    .layer = describe_qwen35_layer,
+    .required = require_qwen35_weights,
+    .optional = allow_qwen35_weights,
 };
 
 const kin_arch kin_arch_qwen35moe = {
@@ -96,10 +96,10 @@ const kin_arch kin_arch_qwen35moe = {
     .rope_neox = true,
     .drafts = true,
     .keys = obeyed,
-    .read = read_experts,
-    .layer = describe,
-    .required = required,
-    .optional = optional,
+    .read = read_qwen35_experts,
+    .layer = describe_qwen35_layer,
+    .required = require_qwen35_weights,
+    .optional = allow_qwen35_weights,
 };
 
 const kin_arch kin_arch_qwen3next = {
@@ -109,7 +109,7 @@ const kin_arch kin_arch_qwen3next = {
     .drafts = true,
     .keys = obeyed,
     .read = read_grouped,
-    .layer = describe,
-    .required = required,
-    .optional = optional,
+    .layer = describe_qwen35_layer,
+    .required = require_qwen35_weights,
+    .optional = allow_qwen35_weights,
 };

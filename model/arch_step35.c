@@ -24,7 +24,7 @@ static void read_ropes(kin_hparams *hp, kin_meta *k) {
     if (!k->failed && full->n_rot % 2 != 0) kin_meta_fail(k, "cannot rotate half of a head's %d dimensions", 2 * full->n_rot);
 }
 
-static void read_keys(kin_hparams *hp, kin_meta *k) {
+static void read_step35_keys(kin_hparams *hp, kin_meta *k) {
     hp->window = kin_meta_int(k, "attention.sliding_window", KIN_KEY_REQUIRED, 1, 1 << 27);
     hp->n_ff_shared = kin_meta_int(k, "expert_shared_feed_forward_length", hp->n_ff_exp, 0, 1 << 20);
     kin_meta_routing(k, &hp->routing, KIN_GATING_SIGMOID, true);
@@ -39,19 +39,19 @@ static void read_keys(kin_hparams *hp, kin_meta *k) {
     }
 }
 
-static void describe(const kin_hparams *hp, int il, kin_layer *layer) {
+static void describe_step35_layer(const kin_hparams *hp, int il, kin_layer *layer) {
     layer->rope = layer->is_windowed;
     layer->has_experts = hp->n_expert > 0 && il >= hp->n_dense;
     layer->head_gate = KIN_HEAD_GATE_SIGMOID;
 }
 
-static kin_weight_set required(const kin_hparams *hp, const kin_layer *layer) {
+static kin_weight_set require_step35_weights(const kin_hparams *hp, const kin_layer *layer) {
     kin_weight_set set = KIN_WEIGHT_SET(KIN_WEIGHTS_ATTENTION, KIN_W_ATTN_GATE);
     kin_moe_join_required(&set, hp, layer);
     return set;
 }
 
-static kin_weight_set optional(const kin_hparams *hp, const kin_layer *layer) {
+static kin_weight_set allow_step35_weights(const kin_hparams *hp, const kin_layer *layer) {
     (void)hp;
     return layer->has_experts ? KIN_WEIGHT_SET(KIN_WEIGHTS_QK_NORM, KIN_W_FFN_CHOICE_BIAS) : KIN_WEIGHT_SET(KIN_WEIGHTS_QK_NORM);
 }
@@ -61,8 +61,8 @@ const kin_arch kin_arch_step35 = {
     .title = "Step 3.5 Flash, Step 3.7 Flash (text)",
     .rope_neox = true,
     .keys = obeyed,
-    .read = read_keys,
-    .layer = describe,
-    .required = required,
-    .optional = optional,
+    .read = read_step35_keys,
+    .layer = describe_step35_layer,
+    .required = require_step35_weights,
+    .optional = allow_step35_weights,
 };

@@ -33,18 +33,18 @@ static int describe(kin_hparams *hp, kin_err *err) {
     return 0;
 }
 
-static int take_own(kin_draft_block *b, int i_block, const char *what, const int64_t ne[3], bool vector,
+static int find_own(kin_draft_block *b, int i_block, const char *what, const int64_t ne[3], bool vector,
                     const kin_gguf_tensor **to, size_t *n_used, kin_err *err) {
     const kin_gguf_tensor *own;
     char name[80];
     snprintf(name, sizeof name, "blk.%d.nextn.%s.weight", i_block, what);
-    if (kin_model_take(&b->view, name, ne, vector, false, &own, n_used, err) != 0) return KIN_FAIL;
+    if (kin_model_find_tensor(&b->view, name, ne, vector, false, &own, n_used, err) != 0) return KIN_FAIL;
     if (own) *to = own;
     return 0;
 }
 
 // What the block does not have, it shares with the model.
-static int take_ends(kin_draft_block *b, const kin_model *m, int i_block, size_t *n_used, kin_err *err) {
+static int find_ends(kin_draft_block *b, const kin_model *m, int i_block, size_t *n_used, kin_err *err) {
     kin_model *view = &b->view;
     const int64_t matrix[3] = {view->hp.n_embd, view->hp.n_vocab, 1}, norm[3] = {view->hp.n_embd, 1, 1};
     view->token_embd = m->token_embd;
@@ -52,9 +52,9 @@ static int take_ends(kin_draft_block *b, const kin_model *m, int i_block, size_t
     view->output_norm = m->output_norm;
     view->rope_factors = m->rope_factors;
     view->rope_factors_long = m->rope_factors_long;
-    if (take_own(b, i_block, "embed_tokens", matrix, false, &view->token_embd, n_used, err) != 0) return KIN_FAIL;
-    if (take_own(b, i_block, "shared_head_head", matrix, false, &view->output, n_used, err) != 0) return KIN_FAIL;
-    if (take_own(b, i_block, "shared_head_norm", norm, true, &view->output_norm, n_used, err) != 0) return KIN_FAIL;
+    if (find_own(b, i_block, "embed_tokens", matrix, false, &view->token_embd, n_used, err) != 0) return KIN_FAIL;
+    if (find_own(b, i_block, "shared_head_head", matrix, false, &view->output, n_used, err) != 0) return KIN_FAIL;
+    if (find_own(b, i_block, "shared_head_norm", norm, true, &view->output_norm, n_used, err) != 0) return KIN_FAIL;
     b->has_output = view->output != m->output;
     b->in_norm = (const float *)m->output_norm->data;
     b->out_norm = (const float *)view->output_norm->data;
@@ -81,8 +81,8 @@ static int open_block(kin_draft_block *b, const kin_model *m, kin_err *err) {
     size_t n_used = 0;
     b->view.layers = calloc(1, sizeof *b->view.layers);
     if (!b->view.layers) return kin_err_set(err, "out of memory");
-    if (describe(&b->view.hp, err) != 0 || kin_model_take_layer(&b->view, 0, i_block, &own, &n_used, err) != 0) return KIN_FAIL;
-    return take_ends(b, m, i_block, &n_used, err) == 0 ? refuse_unknown(m, i_block, n_used, err) : KIN_FAIL;
+    if (describe(&b->view.hp, err) != 0 || kin_model_find_layer(&b->view, 0, i_block, &own, &n_used, err) != 0) return KIN_FAIL;
+    return find_ends(b, m, i_block, &n_used, err) == 0 ? refuse_unknown(m, i_block, n_used, err) : KIN_FAIL;
 }
 
 int kin_draft_block_open(kin_draft_block *b, const kin_model *m, kin_err *err) {

@@ -318,7 +318,7 @@ enum {
     N_SAMPLES = 3,
 };
 
-static int take_sample(const kin_gguf *gguf, uint64_t *sample, kin_err *err) {
+static int hash_sample(const kin_gguf *gguf, uint64_t *sample, kin_err *err) {
     uint64_t h = 1;
     for (size_t i = 0; i < gguf->n_tensors; i++) {
         const kin_gguf_tensor *t = &gguf->tensors[i];
@@ -339,7 +339,7 @@ static int take_sample(const kin_gguf *gguf, uint64_t *sample, kin_err *err) {
 int kin_gguf_sample(kin_gguf *gguf, uint64_t *sample, kin_err *err) {
     *sample = atomic_load(&gguf->sample);
     if (*sample) return 0;
-    if (take_sample(gguf, sample, err) != 0) return KIN_FAIL;
+    if (hash_sample(gguf, sample, err) != 0) return KIN_FAIL;
     atomic_store(&gguf->sample, *sample);
     return 0;
 }
@@ -381,11 +381,11 @@ static void set_known(kin_gguf_file *file, const kin_file_identity *known) {
 
 // The file was renamed, linked, or given other permissions; or a program wrote to it and reset the modification time. The sample
 // tells.
-static int take_touched(kin_gguf *gguf, kin_gguf_file *file, kin_err *err) {
+static int accept_touched(kin_gguf *gguf, kin_gguf_file *file, kin_err *err) {
     kin_file_identity now;
     uint64_t then = atomic_load(&gguf->sample), sample;
     if (kin_file_identify(file->map.fd, &now) != 0) return fail_changed(file, err);
-    if (then && (take_sample(gguf, &sample, NULL) != 0 || sample != then)) return fail_changed(file, err);
+    if (then && (hash_sample(gguf, &sample, NULL) != 0 || sample != then)) return fail_changed(file, err);
     set_known(file, &now);
     return kin_file_check(&file->map, &now) == KIN_FILE_CHANGED ? fail_changed(file, err) : 0;
 }
@@ -395,7 +395,7 @@ static int check_file(kin_gguf *gguf, kin_gguf_file *file, kin_err *err) {
     kin_file_identity known = known_of(file);
     switch (kin_file_check(&file->map, &known)) {
     case KIN_FILE_SAME: return 0;
-    case KIN_FILE_TOUCHED: return take_touched(gguf, file, err);
+    case KIN_FILE_TOUCHED: return accept_touched(gguf, file, err);
     case KIN_FILE_CHANGED: break;
     }
     return fail_changed(file, err);

@@ -45,7 +45,7 @@ static uint64_t left(const cursor *c) {
 }
 
 // Returns the next n bytes; NULL if the file has fewer, or they are not available.
-static const uint8_t *take(cursor *c, uint64_t n) {
+static const uint8_t *next_bytes(cursor *c, uint64_t n) {
     if (n > left(c)) return NULL;
     c->need = c->pos + n;
     if (c->need > c->n) return NULL;
@@ -54,22 +54,22 @@ static const uint8_t *take(cursor *c, uint64_t n) {
     return at;
 }
 
-static bool take_u32(cursor *c, uint32_t *value) {
-    const uint8_t *at = take(c, 4);
+static bool read_u32(cursor *c, uint32_t *value) {
+    const uint8_t *at = next_bytes(c, 4);
     if (at) *value = kin_get_u32(at);
     return at;
 }
 
-static bool take_u64(cursor *c, uint64_t *value) {
-    const uint8_t *at = take(c, 8);
+static bool read_u64(cursor *c, uint64_t *value) {
+    const uint8_t *at = next_bytes(c, 8);
     if (at) *value = kin_get_u64(at);
     return at;
 }
 
-static bool take_str(cursor *c, kin_str *s) {
+static bool read_str(cursor *c, kin_str *s) {
     uint64_t len;
-    if (!take_u64(c, &len)) return false;
-    const uint8_t *at = take(c, len);
+    if (!read_u64(c, &len)) return false;
+    const uint8_t *at = next_bytes(c, len);
     if (at) *s = (kin_str){.at = (const char *)at, .len = (size_t)len};
     return at;
 }
@@ -119,7 +119,7 @@ static int fail_magic(const uint8_t *bytes, uint64_t size, kin_err *err) {
 
 static int parse_header(cursor *c, uint64_t *n_tensors, uint64_t *n_kv, kin_err *err) {
     if (c->size < 4 || (c->n >= 4 && memcmp(c->bytes, "GGUF", 4) != 0)) return fail_magic(c->bytes, c->n, err);
-    const uint8_t *at = take(c, HEADER_BYTES);
+    const uint8_t *at = next_bytes(c, HEADER_BYTES);
     if (!at) return kin_err_set(err, "ends inside the header (%" PRIu64 " bytes)", c->size);
 
     uint32_t version = kin_get_u32(at + 4);
@@ -140,7 +140,7 @@ static int skip_strings(cursor *c, uint64_t n, kin_err *err) {
     kin_str s;
     if (n > left(c) / 8) return kin_err_set(err, "an array of %" PRIu64 " strings, more than the file can hold", n);
     for (uint64_t i = 0; i < n; i++) {
-        if (!take_str(c, &s)) return kin_err_set(err, "the file ends inside string %" PRIu64 " of %" PRIu64, i, n);
+        if (!read_str(c, &s)) return kin_err_set(err, "the file ends inside string %" PRIu64 " of %" PRIu64, i, n);
     }
     return 0;
 }
@@ -148,33 +148,33 @@ static int skip_strings(cursor *c, uint64_t n, kin_err *err) {
 static int skip_array(cursor *c, kin_err *err) {
     uint32_t kind;
     uint64_t n;
-    if (!take_u32(c, &kind) || !take_u64(c, &n)) return kin_err_set(err, "the file ends inside the array's header");
+    if (!read_u32(c, &kind) || !read_u64(c, &n)) return kin_err_set(err, "the file ends inside the array's header");
     if (kind == KIN_GGUF_STRING) return skip_strings(c, n, err);
     if (kind == KIN_GGUF_ARRAY) return kin_err_set(err, "an array of arrays, which is not supported");
 
     size_t size = kin_gguf_kind_size(kind);
     if (size == 0) return kin_err_set(err, "an array of unknown type %" PRIu32, kind);
     if (n > left(c) / size) return kin_err_set(err, "an array of %" PRIu64 " values, more than the file can hold", n);
-    return take(c, n * size) ? 0 : kin_err_set(err, "the file ends inside the array");
+    return next_bytes(c, n * size) ? 0 : kin_err_set(err, "the file ends inside the array");
 }
 
 static int skip_value(cursor *c, uint32_t kind, kin_err *err) {
     kin_str s;
     if (kind == KIN_GGUF_ARRAY) return skip_array(c, err);
-    if (kind == KIN_GGUF_STRING) return take_str(c, &s) ? 0 : kin_err_set(err, "the file ends inside the string");
+    if (kind == KIN_GGUF_STRING) return read_str(c, &s) ? 0 : kin_err_set(err, "the file ends inside the string");
 
     size_t size = kin_gguf_kind_size(kind);
     if (size == 0) return kin_err_set(err, "has the unknown type %" PRIu32, kind);
-    return take(c, size) ? 0 : kin_err_set(err, "the file ends inside the value");
+    return next_bytes(c, size) ? 0 : kin_err_set(err, "the file ends inside the value");
 }
 
 static int parse_meta_body(cursor *c, kin_gguf_meta *meta, kin_err *err) {
     kin_str key;
     uint32_t kind;
-    if (!take_str(c, &key)) return kin_err_set(err, "the file ends inside its key");
+    if (!read_str(c, &key)) return kin_err_set(err, "the file ends inside its key");
     if (key.len > KEY_LEN_MAX) return kin_err_set(err, "its key has %zu bytes, more than %d", key.len, KEY_LEN_MAX);
     if (!is_printable(key)) return kin_err_set(err, "its key holds a control character");
-    if (!take_u32(c, &kind)) return kin_err_set(err, "the file ends after its key '%.*s'", KIN_STR_SHOWN(key));
+    if (!read_u32(c, &kind)) return kin_err_set(err, "the file ends after its key '%.*s'", KIN_STR_SHOWN(key));
 
     *meta = (kin_gguf_meta){.key = key, .kind = (kin_gguf_kind)kind, .value = c->bytes + c->pos};
     if (skip_value(c, kind, err) != 0) return kin_err_prefix(err, "'%.*s'", KIN_STR_SHOWN(key));
@@ -225,7 +225,7 @@ static int get_alignment(const kin_gguf *gguf, uint32_t *alignment, kin_err *err
 
 // Tensors
 
-static bool multiply(uint64_t *product, uint64_t factor) { // false if it exceeds INT64_MAX; factor > 0
+static bool multiply_sizes(uint64_t *product, uint64_t factor) { // false if it exceeds INT64_MAX; factor > 0
     if (*product > (uint64_t)INT64_MAX / factor) return false;
     *product *= factor;
     return true;
@@ -259,36 +259,36 @@ static int check_shape(kin_gguf_tensor *t, uint32_t type, kin_err *err) {
     uint64_t n_elements = 1;
     for (int i = 0; i < KIN_GGUF_MAX_DIMS; i++) {
         if (t->ne[i] <= 0) return kin_err_set(err, "dimension %d is %" PRId64, i, t->ne[i]);
-        if (!multiply(&n_elements, (uint64_t)t->ne[i])) return kin_err_set(err, "has more than 2^63 elements");
+        if (!multiply_sizes(&n_elements, (uint64_t)t->ne[i])) return kin_err_set(err, "has more than 2^63 elements");
     }
     if (t->ne[0] % traits->blck_size != 0) {
         return kin_err_set(err, "has rows of %" PRId64 " elements, not a multiple of the %s block size %" PRId64, t->ne[0],
                            traits->type_name, traits->blck_size);
     }
     t->n_bytes = n_elements / (uint64_t)traits->blck_size;
-    if (!multiply(&t->n_bytes, traits->type_size)) return kin_err_set(err, "has more than 2^63 bytes");
+    if (!multiply_sizes(&t->n_bytes, traits->type_size)) return kin_err_set(err, "has more than 2^63 bytes");
     return 0;
 }
 
 static int parse_tensor_body(cursor *c, kin_gguf_tensor *t, kin_err *err) {
     uint32_t n_dims, type;
     uint64_t ne;
-    if (!take_u32(c, &n_dims)) return kin_err_set(err, "the file ends inside its directory entry");
+    if (!read_u32(c, &n_dims)) return kin_err_set(err, "the file ends inside its directory entry");
     if (n_dims < 1 || n_dims > KIN_GGUF_MAX_DIMS) return kin_err_set(err, "has %" PRIu32 " dimensions, not 1 to 4", n_dims);
     t->n_dims = (int)n_dims;
     for (uint32_t i = 0; i < KIN_GGUF_MAX_DIMS; i++) {
         t->ne[i] = 1;
         if (i >= n_dims) continue;
-        if (!take_u64(c, &ne)) return kin_err_set(err, "the file ends inside its directory entry");
+        if (!read_u64(c, &ne)) return kin_err_set(err, "the file ends inside its directory entry");
         if (ne > INT64_MAX) return kin_err_set(err, "dimension %" PRIu32 " is %" PRIu64, i, ne);
         t->ne[i] = (int64_t)ne;
     }
-    if (!take_u32(c, &type) || !take_u64(c, &t->offset)) return kin_err_set(err, "the file ends inside its directory entry");
+    if (!read_u32(c, &type) || !read_u64(c, &t->offset)) return kin_err_set(err, "the file ends inside its directory entry");
     return check_shape(t, type, err);
 }
 
 static int parse_tensor_name(cursor *c, kin_gguf_tensor *t, kin_err *err) {
-    if (!take_str(c, &t->name)) return kin_err_set(err, "the file ends inside its name");
+    if (!read_str(c, &t->name)) return kin_err_set(err, "the file ends inside its name");
     if (t->name.len > NAME_LEN_MAX) return kin_err_set(err, "its name has %zu bytes, more than %d", t->name.len, NAME_LEN_MAX);
     if (!is_printable(t->name)) return kin_err_set(err, "its name holds a control character");
     return 0;

@@ -245,7 +245,7 @@ static const kin_op_run expert_products = {.count = count_expert_chunks,
                                            .compute = multiply_expert,
                                            .result_bytes = expert_bytes,
                                            .area = expert_area,
-                                           .takes_ahead = true};
+                                           .claims_ahead = true};
 
 // Sources: the slots, the gated values. Each expert's rows are rounded together, in the layout of gather_token().
 static int count_experts(const struct ggml_tensor *act, const struct kin_op *op, int n_threads) {

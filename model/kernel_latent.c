@@ -8,7 +8,7 @@ enum { ROWS_A_CHUNK = 4 };
 // ---- a matrix for each head
 
 // Sources: x. Copies the first ne[0] values of each head: y // [ne0, n * n_head], all rows of a head one after the other.
-static int count_rows(const struct ggml_tensor *y, const struct kin_op *op, int n_threads) {
+static int count_latent_rows(const struct ggml_tensor *y, const struct kin_op *op, int n_threads) {
     (void)op, (void)n_threads;
     return (int)y->src[0]->ne[1];
 }
@@ -22,7 +22,7 @@ static void copy_heads_apart(struct ggml_tensor *y, const struct kin_op *op, int
         memcpy((float *)y->data + (head * n + c->i) * n_in, from + head * width, (size_t)n_in * sizeof *from);
 }
 
-static const kin_op_run heads_apart = {.count = count_rows, .compute = copy_heads_apart};
+static const kin_op_run heads_apart = {.count = count_latent_rows, .compute = copy_heads_apart};
 
 // Returns the inputs of the heads' matrices: [n_in, n, n_head]
 static struct ggml_tensor *inputs_of_heads(kin_graph *g, struct ggml_tensor *x, int64_t n_in, int64_t n_head) {

@@ -56,7 +56,7 @@ size_t kin_op_bytes(void) {
 
 // Takes the next of n chunks. Returns false if none is left; this thread then must not ask again in this run. The last thread to
 // find none resets the counter for the next run.
-static bool take_chunk(struct kin_op *op, int n_threads, int n, int *i) {
+static bool claim_chunk(struct kin_op *op, int n_threads, int n, int *i) {
     *i = atomic_fetch_add_explicit(&op->next, 1, memory_order_relaxed);
     if (*i < n) return true;
     if (atomic_fetch_add(&op->n_done, 1) + 1 == n_threads) {
@@ -74,7 +74,7 @@ __attribute__((no_sanitize_thread)) static void run_node(struct ggml_tensor *y, 
     kin_team_chunk c = {.next = -1, .state = state, .is_new = true};
     acquire(op->graph);
     const int n = op->run->count(y, op, n_threads);
-    for (; take_chunk(op, n_threads, n, &c.i); c.is_new = false) op->run->compute(y, op, n_threads, &c);
+    for (; claim_chunk(op, n_threads, n, &c.i); c.is_new = false) op->run->compute(y, op, n_threads, &c);
     release(op->graph);
 }
 
@@ -114,7 +114,7 @@ static kin_team_step plan_node(void *user, int i) {
     if (!op) return (kin_team_step){0};
     return (kin_team_step){
         .n_chunks = op->run->count(y, op, j->n_threads),
-        .takes_ahead = op->run->takes_ahead,
+        .claims_ahead = op->run->claims_ahead,
         .result_bytes = j->graph->keeps_all && op->run->result_bytes ? op->run->result_bytes(y, op, j->n_threads) : 0,
     };
 }
@@ -432,7 +432,7 @@ static void multiply_span(struct ggml_tensor *y, const struct kin_op *op, int n_
 }
 
 static const kin_op_run linear = {
-    .count = count_spans, .compute = multiply_span, .result_bytes = linear_bytes, .area = linear_area, .takes_ahead = true};
+    .count = count_spans, .compute = multiply_span, .result_bytes = linear_bytes, .area = linear_area, .claims_ahead = true};
 
 struct ggml_tensor *kin_op_linear(kin_graph *g, struct ggml_tensor *x, struct ggml_tensor *const *weights,
                                   struct ggml_tensor *const *bias, int n_weights, struct ggml_tensor *residual) {
@@ -499,7 +499,7 @@ static void multiply_gated(struct ggml_tensor *y, const struct kin_op *op, int n
 }
 
 static const kin_op_run gated = {
-    .count = count_gated, .compute = multiply_gated, .result_bytes = gated_bytes, .area = gated_area, .takes_ahead = true};
+    .count = count_gated, .compute = multiply_gated, .result_bytes = gated_bytes, .area = gated_area, .claims_ahead = true};
 
 // Sources: y, whose rows are gates, then as many values.
 static void gate_row(struct ggml_tensor *h, const struct kin_op *op, int n_threads, const kin_team_chunk *c) {

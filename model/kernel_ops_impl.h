@@ -29,7 +29,7 @@ typedef struct kin_op_run {
     // not.
     size_t (*result_bytes)(const struct ggml_tensor *y, const struct kin_op *op, int n_threads);
     kin_op_area (*area)(const struct ggml_tensor *y, const struct kin_op *op, int n_threads, int chunk);
-    bool takes_ahead;
+    bool claims_ahead;
 } kin_op_run;
 
 // The kind of a node, for code that computes it other than by `run` (web/engine/gpu.c).

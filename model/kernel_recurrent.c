@@ -10,7 +10,7 @@ enum { ROWS = 16 }; // tokens of a head that are prepared at once
 // ---- fields
 
 // Sources: x.
-static int count_rows(const struct ggml_tensor *y, const struct kin_op *op, int n_threads) {
+static int count_recurrent_rows(const struct ggml_tensor *y, const struct kin_op *op, int n_threads) {
     (void)op, (void)n_threads;
     return (int)y->ne[1];
 }
@@ -27,7 +27,7 @@ static void copy_fields(struct ggml_tensor *y, const struct kin_op *op, int n_th
     }
 }
 
-static const kin_op_run field_copies = {.count = count_rows, .compute = copy_fields};
+static const kin_op_run field_copies = {.count = count_recurrent_rows, .compute = copy_fields};
 
 struct ggml_tensor *kin_op_fields(kin_graph *g, struct ggml_tensor *x, int n_groups, const kin_op_field *fields, int n_fields) {
     struct kin_op *op = kin_op_new(g, KIN_OP_OTHER);
@@ -147,7 +147,7 @@ static int count_channels(const struct ggml_tensor *y, const struct kin_op *op, 
 }
 
 // a *= b; f32 [n]
-static void multiply(int n, const float *b, float *a) {
+static void multiply_matrix(int n, const float *b, float *a) {
     for (int i = 0; i < n; i++) a[i] *= b[i];
 }
 
@@ -171,11 +171,11 @@ static void convolve_gated(struct ggml_tensor *y, const struct kin_op *op, int n
     (void)n_threads;
     for (int i = 0; i < run->n; i++) {
         float *row = x + (size_t)run->rows[i] * c.ldx;
-        multiply(c.n, row + 2 * n_embd, row);
+        multiply_matrix(c.n, row + 2 * n_embd, row);
     }
     find_history(&c, history);
     convolve_run(op, &c);
-    for (int i = 0; i < run->n; i++) multiply(c.n, x + (size_t)run->rows[i] * c.ldx + n_embd, output_row(&c, i));
+    for (int i = 0; i < run->n; i++) multiply_matrix(c.n, x + (size_t)run->rows[i] * c.ldx + n_embd, output_row(&c, i));
     move_history(&c, history);
 }
 

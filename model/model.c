@@ -25,8 +25,8 @@ static int check_type(const kin_gguf_tensor *t, bool vector, kin_err *err) {
                        traits->type_name, vector ? "norms and biases (they must be F32)" : "weights");
 }
 
-int kin_model_take(const kin_model *m, const char *name, const int64_t ne[3], bool vector, bool required,
-                   const kin_gguf_tensor **out, size_t *n_used, kin_err *err) {
+int kin_model_find_tensor(const kin_model *m, const char *name, const int64_t ne[3], bool vector, bool required,
+                          const kin_gguf_tensor **out, size_t *n_used, kin_err *err) {
     const kin_gguf_tensor *t = kin_gguf_find_tensor(m->gguf, name);
     *out = t;
     if (!t) return required ? kin_err_set(err, "the tensor '%s' is missing", name) : 0;
@@ -35,7 +35,7 @@ int kin_model_take(const kin_model *m, const char *name, const int64_t ne[3], bo
     return 0;
 }
 
-static int take_weights(kin_model *m, int il, int i_block, const kin_weight_set *required, const kin_weight_set *known,
+static int find_weights(kin_model *m, int il, int i_block, const kin_weight_set *required, const kin_weight_set *known,
                         size_t *n_used, kin_err *err) {
     for (int w = kin_weight_set_next(known, 0); w < KIN_WEIGHTS_MAX; w = kin_weight_set_next(known, w + 1)) {
         const kin_gguf_tensor **to = &m->layers[il].w[w];
@@ -43,7 +43,7 @@ static int take_weights(kin_model *m, int il, int i_block, const kin_weight_set 
         int64_t ne[3];
         snprintf(name, sizeof name, "blk.%d.%s", i_block, kin_weight_name(w));
         kin_weight_shape(w, &m->hp, il, ne);
-        if (kin_model_take(m, name, ne, kin_weight_is_vector(w), kin_weight_set_has(required, w), to, n_used, err) != 0)
+        if (kin_model_find_tensor(m, name, ne, kin_weight_is_vector(w), kin_weight_set_has(required, w), to, n_used, err) != 0)
             return KIN_FAIL;
         for (int k = 0; k < w; k++) // a tensor with two roles counts once
             if (*to && m->layers[il].w[k] == *to) --*n_used;
@@ -51,30 +51,33 @@ static int take_weights(kin_model *m, int il, int i_block, const kin_weight_set 
     return 0;
 }
 
-static int take_inputs(kin_model *m, size_t *n_used, kin_err *err) {
+static int find_inputs(kin_model *m, size_t *n_used, kin_err *err) {
     const kin_hparams *hp = &m->hp;
     const int64_t all = (int64_t)hp->n_input * hp->n_layer;
     const int64_t embd[3] = {all, hp->n_vocab, 1}, proj[3] = {hp->n_embd, all, 1}, norm[3] = {hp->n_input, 1, 1};
-    if (kin_model_take(m, "per_layer_token_embd.weight", embd, false, true, &m->input_embd, n_used, err) != 0) return KIN_FAIL;
-    if (kin_model_take(m, "per_layer_model_proj.weight", proj, false, true, &m->input_proj, n_used, err) != 0) return KIN_FAIL;
-    return kin_model_take(m, "per_layer_proj_norm.weight", norm, true, true, &m->input_norm, n_used, err);
+    if (kin_model_find_tensor(m, "per_layer_token_embd.weight", embd, false, true, &m->input_embd, n_used, err) != 0)
+        return KIN_FAIL;
+    if (kin_model_find_tensor(m, "per_layer_model_proj.weight", proj, false, true, &m->input_proj, n_used, err) != 0)
+        return KIN_FAIL;
+    return kin_model_find_tensor(m, "per_layer_proj_norm.weight", norm, true, true, &m->input_norm, n_used, err);
 }
 
-static int take_ends(kin_model *m, size_t *n_used, kin_err *err) {
+static int find_ends(kin_model *m, size_t *n_used, kin_err *err) {
     const kin_hparams *hp = &m->hp;
     const int64_t matrix[3] = {hp->n_embd, hp->n_vocab, 1}, norm[3] = {hp->n_embd, 1, 1}, factors[3] = {hp->n_rope_factors, 1, 1};
     char norm_name[64];
     const char *of_rope = hp->has_long_factors ? "rope_factors_short.weight" : "rope_freqs.weight";
-    if (kin_model_take(m, "token_embd.weight", matrix, false, true, &m->token_embd, n_used, err) != 0) return KIN_FAIL;
+    if (kin_model_find_tensor(m, "token_embd.weight", matrix, false, true, &m->token_embd, n_used, err) != 0) return KIN_FAIL;
     snprintf(norm_name, sizeof norm_name, "%s.weight", hp->arch->output_norm ? hp->arch->output_norm : "output_norm");
-    if (kin_model_take(m, norm_name, norm, true, true, &m->output_norm, n_used, err) != 0) return KIN_FAIL;
-    if (kin_model_take(m, "output.weight", matrix, false, false, &m->output, n_used, err) != 0) return KIN_FAIL;
-    if (kin_model_take(m, of_rope, factors, true, hp->has_long_factors, &m->rope_factors, n_used, err) != 0) return KIN_FAIL;
+    if (kin_model_find_tensor(m, norm_name, norm, true, true, &m->output_norm, n_used, err) != 0) return KIN_FAIL;
+    if (kin_model_find_tensor(m, "output.weight", matrix, false, false, &m->output, n_used, err) != 0) return KIN_FAIL;
+    if (kin_model_find_tensor(m, of_rope, factors, true, hp->has_long_factors, &m->rope_factors, n_used, err) != 0)
+        return KIN_FAIL;
     if (hp->has_long_factors &&
-        kin_model_take(m, "rope_factors_long.weight", factors, true, true, &m->rope_factors_long, n_used, err) != 0)
+        kin_model_find_tensor(m, "rope_factors_long.weight", factors, true, true, &m->rope_factors_long, n_used, err) != 0)
         return KIN_FAIL;
     if (!m->output) m->output = m->token_embd;
-    return hp->n_input > 0 ? take_inputs(m, n_used, err) : 0;
+    return hp->n_input > 0 ? find_inputs(m, n_used, err) : 0;
 }
 
 // True for a tensor of a draft block, which is not a layer of the model.
@@ -139,14 +142,14 @@ static int refuse_unknown(const kin_model *m, size_t n_used, kin_err *err) {
     return 0;
 }
 
-int kin_model_take_layer(kin_model *m, int il, int i_block, const kin_weight_set *also, size_t *n_used, kin_err *err) {
+int kin_model_find_layer(kin_model *m, int il, int i_block, const kin_weight_set *also, size_t *n_used, kin_err *err) {
     const kin_layer layer = kin_layer_of(&m->hp, il);
     const kin_arch *arch = m->hp.arch;
     kin_weight_set required = arch->required(&m->hp, &layer);
     kin_weight_set known = arch->optional ? arch->optional(&m->hp, &layer) : (kin_weight_set){0};
     if (also) kin_weight_set_join(&required, also);
     kin_weight_set_join(&known, &required);
-    if (take_weights(m, il, i_block, &required, &known, n_used, err) != 0) return KIN_FAIL;
+    if (find_weights(m, il, i_block, &required, &known, n_used, err) != 0) return KIN_FAIL;
     return check_qkv(m, il, err) == 0 ? check_experts(m, il, err) : KIN_FAIL;
 }
 
@@ -163,9 +166,9 @@ static int read_model(kin_model *m, kin_err *err) {
     if (!m->layers) return kin_err_set(err, "out of memory");
 
     size_t n_used = 0;
-    if (take_ends(m, &n_used, err) != 0) return KIN_FAIL;
+    if (find_ends(m, &n_used, err) != 0) return KIN_FAIL;
     for (int il = 0; il < m->hp.n_layer; il++) {
-        if (kin_model_take_layer(m, il, il, NULL, &n_used, err) != 0) return KIN_FAIL;
+        if (kin_model_find_layer(m, il, il, NULL, &n_used, err) != 0) return KIN_FAIL;
     }
     return refuse_unknown(m, n_used, err);
 }

@@ -20,9 +20,9 @@ static int compare_to_key(const void *key, const void *element) {
     return compare_text(key, element);
 }
 
-void kin_name_index_init(kin_name_index *index, kin_name *names_take, size_t n) {
-    *index = (kin_name_index){.sorted = names_take, .n = n};
-    if (n > 1) qsort(names_take, n, sizeof *names_take, compare_names);
+void kin_name_index_init(kin_name_index *index, kin_name *names, size_t n) {
+    *index = (kin_name_index){.sorted = names, .n = n};
+    if (n > 1) qsort(names, n, sizeof *names, compare_names);
 }
 
 void kin_name_index_fini(kin_name_index *index) {

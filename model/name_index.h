@@ -19,7 +19,7 @@ typedef struct kin_name_index {
 } kin_name_index;
 
 // Takes over `names` (malloc'ed, [n]) and sorts it.
-void kin_name_index_init(kin_name_index *index, kin_name *names_take, size_t n);
+void kin_name_index_init(kin_name_index *index, kin_name *names, size_t n);
 void kin_name_index_fini(kin_name_index *index);
 
 // Returns the entry whose name equals `text`, or NULL.

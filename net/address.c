@@ -10,7 +10,7 @@ bool kin_address_parse(kin_address *out, const char *numbers, uint16_t port) {
            uv_ip6_addr(numbers, port, (struct sockaddr_in6 *)&out->at) == 0;
 }
 
-int kin_address_take(kin_address *out, int n_max, const struct addrinfo *list, uint16_t port) {
+int kin_address_copy_list(kin_address *out, int n_max, const struct addrinfo *list, uint16_t port) {
     int n = 0;
     for (const struct addrinfo *a = list; a && n < n_max; a = a->ai_next) {
         if (a->ai_family != AF_INET && a->ai_family != AF_INET6) continue;

@@ -17,7 +17,7 @@ typedef struct kin_address {
 bool kin_address_parse(kin_address *out, const char *numbers, uint16_t port);
 
 // Copies the first n_max IPv4 and IPv6 addresses from a getaddrinfo result, with this port. Returns how many.
-int kin_address_take(kin_address *out, int n_max, const struct addrinfo *list, uint16_t port);
+int kin_address_copy_list(kin_address *out, int n_max, const struct addrinfo *list, uint16_t port);
 
 uint16_t kin_address_port(const kin_address *address);
 

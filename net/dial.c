@@ -76,8 +76,8 @@ static int check_id(const kin_dial *d, const kin_proto_accept *accept, kin_err *
 }
 
 // Checks the answer. On KIN_FAIL the dial fails with *end.
-static int take_answer(const kin_dial *d, const kin_frame *frame, const uint8_t *payload, kin_proto_accept *accept,
-                       kin_dial_end *end, kin_err *err) {
+static int check_answer(const kin_dial *d, const kin_frame *frame, const uint8_t *payload, kin_proto_accept *accept,
+                        kin_dial_end *end, kin_err *err) {
     kin_proto_refuse refuse;
     *end = KIN_DIAL_WRONG;
     if (frame->type == KIN_FRAME_REFUSE) {
@@ -89,8 +89,8 @@ static int take_answer(const kin_dial *d, const kin_frame *frame, const uint8_t 
     if (kin_proto_decode_accept(payload, frame->length, accept, err) != 0) return KIN_FAIL;
     if (check_id(d, accept, err) != 0) return KIN_FAIL;
     const kin_proto_open *own = &d->o.open;
-    uint16_t version = kin_proto_versions_meet(&(kin_proto_speaker){own->name, own->version, own->versions},
-                                               &(kin_proto_speaker){accept->name, accept->version, accept->versions}, err);
+    uint16_t version = kin_proto_versions_agree(&(kin_proto_speaker){own->name, own->version, own->versions},
+                                                &(kin_proto_speaker){accept->name, accept->version, accept->versions}, err);
     kin_link_set_version(d->link, version);
     return version ? 0 : KIN_FAIL;
 }
@@ -100,7 +100,7 @@ static void on_dialed_frame(void *user, kin_link *link, const kin_frame *frame, 
     kin_proto_accept accept;
     kin_dial_end end;
     kin_err err;
-    if (take_answer(d, frame, payload, &accept, &end, &err) != 0) {
+    if (check_answer(d, frame, payload, &accept, &end, &err) != 0) {
         fail_dial(d, end, kin_link_name(link), err.text);
         return;
     }

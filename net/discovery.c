@@ -122,7 +122,7 @@ static void join_all(kin_discovery *d) {
     uv_free_interface_addresses(list, n);
 }
 
-static void look_again(uv_timer_t *timer) {
+static void rejoin_groups(uv_timer_t *timer) {
     join_all(timer->data);
 }
 
@@ -194,7 +194,7 @@ static bool was_asked(const kin_discovery *d, const kin_beacon *head) {
     return false;
 }
 
-static void tell_found(kin_discovery *d, const kin_beacon *head, const struct sockaddr *from) {
+static void report_found(kin_discovery *d, const kin_beacon *head, const struct sockaddr *from) {
     char address[INET6_ADDRSTRLEN + 1 + IF_NAMESIZE];
     if (uv_ip_name(from, address, INET6_ADDRSTRLEN) != 0) return;
     const struct sockaddr_in6 *v6 = (const struct sockaddr_in6 *)(const void *)from;
@@ -216,7 +216,7 @@ static void received(uv_udp_t *udp, ssize_t n, const uv_buf_t *buf, const struct
     if (kin_beacon_decode((const uint8_t *)buf->base, (size_t)n, &beacon, sign, d, NULL) != 0) return;
     d->stats.trusted++;
     if (d->answers && beacon.kind == KIN_BEACON_SEARCH) answer_question(d, udp, &beacon, from);
-    if (!d->answers && was_asked(d, &beacon)) tell_found(d, &beacon, from);
+    if (!d->answers && was_asked(d, &beacon)) report_found(d, &beacon, from);
 }
 
 static void give_buffer(uv_handle_t *handle, size_t wanted, uv_buf_t *buf) {
@@ -296,7 +296,7 @@ int kin_discovery_answer(kin_discovery **out, uv_loop_t *loop, const kin_discove
     d->self = (kin_beacon){.kind = KIN_BEACON_ANNOUNCE, .id = self->id, .port = self->port, .features = self->features};
     kin_label_set(d->self.name, sizeof d->self.name - 1, self->name);
     join_all(d);
-    uv_timer_start(&d->timer, look_again, LOOK_AGAIN_MS, LOOK_AGAIN_MS);
+    uv_timer_start(&d->timer, rejoin_groups, LOOK_AGAIN_MS, LOOK_AGAIN_MS);
     return 0;
 }
 

@@ -29,7 +29,7 @@ static void make_noise(void) {
     for (size_t i = 0; i < NOISE_BYTES; i += 8) kin_put_u64(noise + i, kin_rng_u64(&rng));
 }
 
-kin_link_sent kin_echo_responder_say(kin_link *link, uint64_t token, uint32_t answer_bytes, uint32_t n_bytes) {
+kin_link_sent kin_echo_responder_send(kin_link *link, uint64_t token, uint32_t answer_bytes, uint32_t n_bytes) {
     uint8_t head[HEAD_BYTES];
     kin_frame_part parts[N_PARTS] = {{head, sizeof head}};
     kin_assert(n_bytes <= KIN_FRAME_ECHO_BYTES);
@@ -69,7 +69,7 @@ static int answer_caller(caller *c, const kin_frame *frame, const uint8_t *paylo
     if (kin_proto_decode_echo(payload, frame->length, &m, err) != 0) return KIN_FAIL;
     c->n_bytes += (uint64_t)frame->length + HEAD_BYTES + m.answer_bytes;
     if (c->n_bytes > KIN_ECHO_RESPONDER_BYTES_MAX) return kin_err_set(err, "more bytes than a measurement needs");
-    kin_link_sent sent = kin_echo_responder_say(c->link, m.token, 0, m.answer_bytes);
+    kin_link_sent sent = kin_echo_responder_send(c->link, m.token, 0, m.answer_bytes);
     return sent == KIN_LINK_FULL ? kin_err_set(err, "ECHO, but does not read the answers") : 0;
 }
 

@@ -33,4 +33,4 @@ bool kin_echo_responder_is_full(const kin_echo_responder *echo);
 void kin_echo_responder_tick(kin_echo_responder *echo, kin_time now);
 
 // Sends one ECHO with n_bytes (at most KIN_FRAME_ECHO_BYTES) of incompressible data. Any thread.
-kin_link_sent kin_echo_responder_say(kin_link *link, uint64_t token, uint32_t answer_bytes, uint32_t n_bytes);
+kin_link_sent kin_echo_responder_send(kin_link *link, uint64_t token, uint32_t answer_bytes, uint32_t n_bytes);

@@ -88,7 +88,7 @@ static void leave(visitor *v) {
     v->link = NULL;
 }
 
-static void take_probe(kin_endpoint *s, kin_link *link) {
+static void accept_probe(kin_endpoint *s, kin_link *link) {
     if (kin_echo_responder_is_full(s->echo)) {
         kin_endpoint_refuse(link, "busy: other devices are measuring");
         return;
@@ -104,14 +104,14 @@ static bool is_for_another(const kin_endpoint *s, const kin_proto_open *open) {
 
 static void sort_in(kin_endpoint *s, kin_link *link, uint32_t epoch, const kin_proto_open *open) {
     kin_err err;
-    uint16_t version = kin_proto_versions_meet(&(kin_proto_speaker){s->o.name, s->o.version, s->o.versions},
-                                               &(kin_proto_speaker){open->name, open->version, open->versions}, &err);
+    uint16_t version = kin_proto_versions_agree(&(kin_proto_speaker){s->o.name, s->o.version, s->o.versions},
+                                                &(kin_proto_speaker){open->name, open->version, open->versions}, &err);
     kin_link_set_version(link, version);
     if (version == 0) {
         kin_log(KIN_LOG_WARN, "%s: %s", kin_link_name(link), err.text);
         kin_endpoint_refuse(link, err.text);
     } else if (open->role == KIN_PROTO_PROBE && !is_for_another(s, open)) {
-        take_probe(s, link);
+        accept_probe(s, link);
     } else if (s->cb.opened) {
         s->cb.opened(s->user, link, epoch, open);
     } else {

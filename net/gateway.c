@@ -75,7 +75,7 @@ static void wait_for_bytes(const kin_tls_socket *ends) {
     poll(fds, 2, -1);
 }
 
-static void say_the_last(kin_tls_socket *end) {
+static void send_rest(kin_tls_socket *end) {
     bool moved;
     kin_err err;
     kin_tls_finish(end->tls);
@@ -92,7 +92,7 @@ static void *pass(void *arg) {
     uint8_t *piece = malloc(PIECE_BYTES);
     while (piece && move(&p->ends[0], &p->ends[1], piece, &err) == 0 && move(&p->ends[1], &p->ends[0], piece, &err) == 0)
         wait_for_bytes(p->ends);
-    for (int i = 0; i < 2; i++) say_the_last(&p->ends[i]);
+    for (int i = 0; i < 2; i++) send_rest(&p->ends[i]);
     for (int i = 0; i < 2; i++) shutdown(p->ends[i].fd, SHUT_RDWR);
     free(piece);
     atomic_store(&p->is_over, true);
@@ -149,10 +149,10 @@ static void refuse(passage *p, const char *reason) {
 }
 
 // Takes over a link's connection, or closes the link.
-static int take_over(kin_link *link, kin_tls_socket *end, kin_err *err) {
+static int adopt_connection(kin_link *link, kin_tls_socket *end, kin_err *err) {
     kin_tls *tls;
     int fd;
-    if (kin_link_take(link, &fd, &tls, err) == 0) return kin_tls_socket_open(end, fd, tls, err);
+    if (kin_link_release(link, &fd, &tls, err) == 0) return kin_tls_socket_open(end, fd, tls, err);
     kin_link_close(link, err->text);
     return KIN_FAIL;
 }
@@ -161,11 +161,11 @@ static int begin_to_pass(passage *p, kin_link *head, kin_err *err) {
     kin_link *link = p->link;
     p->link = NULL;
     p->ends[0].fd = p->ends[1].fd = -1;
-    if (take_over(link, &p->ends[0], err) != 0) {
+    if (adopt_connection(link, &p->ends[0], err) != 0) {
         kin_link_close(head, err->text);
         return KIN_FAIL;
     }
-    if (take_over(head, &p->ends[1], err) != 0) return KIN_FAIL;
+    if (adopt_connection(head, &p->ends[1], err) != 0) return KIN_FAIL;
     atomic_store(&p->is_over, false);
     return pthread_create(&p->thread, NULL, pass, p) == 0 ? 0 : kin_err_set(err, "cannot start a thread");
 }
@@ -225,7 +225,7 @@ static bool is_for_head(const kin_gateway *x, const kin_proto_open *open) {
     return !kin_proto_id_is_none(&open->peer) && has_control_link(x, &open->id);
 }
 
-bool kin_gateway_take(kin_gateway *x, kin_link *link, uint32_t epoch, const kin_proto_open *open) {
+bool kin_gateway_accept(kin_gateway *x, kin_link *link, uint32_t epoch, const kin_proto_open *open) {
     static const kin_link_callbacks of_link = {.frame = link_frame, .closed = link_closed};
     static const kin_dial_callbacks of_dial = {.accepted = dial_accepted, .failed = dial_failed};
     if (!is_for_head(x, open)) return false;

@@ -27,7 +27,7 @@ void kin_gateway_set_head(kin_gateway *gateway, const char *address, uint16_t po
 
 // Forwards a link to the head and answers it. Returns false if the link is not meant for the head, or there is no head; the
 // caller then keeps it.
-bool kin_gateway_take(kin_gateway *gateway, kin_link *link, uint32_t epoch, const kin_proto_open *open);
+bool kin_gateway_accept(kin_gateway *gateway, kin_link *link, uint32_t epoch, const kin_proto_open *open);
 
 // Call ten times a second.
 void kin_gateway_tick(kin_gateway *gateway);

@@ -18,10 +18,10 @@
 
 enum {
     QUEUE_MS = 300,
-    BULK_BYTES = 2048,          // more than the heartbeats between two ticks
-    LEAST_UNDER_WAY = 16 << 10, // what 100 kbit/s carries in 1.3 s
-    MOST_UNDER_WAY = 1 << 20,   // above it the OS manages the window
-    LARGE_BYTES = 1000,         // a longer frame may exceed a path MTU that TCP overestimates
+    BULK_BYTES = 2048,        // more than the heartbeats between two ticks
+    MIN_IN_FLIGHT = 16 << 10, // what 100 kbit/s carries in 1.3 s
+    MAX_IN_FLIGHT = 1 << 20,  // above it the OS manages the window
+    LARGE_BYTES = 1000,       // a longer frame may exceed a path MTU that TCP overestimates
 };
 
 typedef enum link_phase {
@@ -56,7 +56,7 @@ struct kin_link {
     uint64_t n_came;         // bytes
     kin_time answered;       // send time of the last ping that was answered
     uint64_t trip_ns_least;  // shortest round trip; 0: no answer yet
-    size_t most_under_way;   // limit of the peer's bytes in flight; 0: the OS decides
+    size_t max_in_flight;    // limit of the peer's bytes in flight; 0: the OS decides
     uint64_t stuck_ms;       // two thirds of the silence after which the peer ends the link
     uint64_t large_at;       // stream offset a little into the first large frame; 0: none sent
     kin_heartbeat pulse;
@@ -181,7 +181,7 @@ static void send_bye(kin_link *l, const char *reason) {
     send_own(l, KIN_FRAME_BYE, bytes, kin_proto_encode_bye(bytes, sizeof bytes, &bye));
 }
 
-static int take_ping(kin_link *l, kin_err *err) {
+static int handle_ping(kin_link *l, kin_err *err) {
     uint8_t bytes[KIN_FRAME_READER_OWN_BYTES];
     kin_proto_ping ping;
     if (kin_proto_decode_ping(l->inbox.payload, l->inbox.frame.length, &ping, err) != 0) return KIN_FAIL;
@@ -190,7 +190,7 @@ static int take_ping(kin_link *l, kin_err *err) {
     return 0;
 }
 
-static int take_pong(kin_link *l, kin_err *err) {
+static int handle_pong(kin_link *l, kin_err *err) {
     kin_proto_pong pong;
     if (kin_proto_decode_pong(l->inbox.payload, l->inbox.frame.length, &pong, err) != 0) return KIN_FAIL;
     kin_time now = kin_clock_now();
@@ -200,27 +200,27 @@ static int take_pong(kin_link *l, kin_err *err) {
     return 0;
 }
 
-static int take_bye(kin_link *l, kin_err *err) {
+static int handle_bye(kin_link *l, kin_err *err) {
     kin_proto_bye bye;
     if (kin_proto_decode_bye(l->inbox.payload, l->inbox.frame.length, &bye, err) != 0) return KIN_FAIL;
     end_because(l, KIN_GOODBYE_CLOSED "%s%s", bye.reason[0] ? ": " : "", bye.reason);
     return 0;
 }
 
-static void take_own(kin_link *l) {
+static void handle_own(kin_link *l) {
     kin_err err;
-    int rc = l->inbox.frame.type == KIN_FRAME_PING   ? take_ping(l, &err)
-             : l->inbox.frame.type == KIN_FRAME_PONG ? take_pong(l, &err)
-                                                     : take_bye(l, &err);
+    int rc = l->inbox.frame.type == KIN_FRAME_PING   ? handle_ping(l, &err)
+             : l->inbox.frame.type == KIN_FRAME_PONG ? handle_pong(l, &err)
+                                                     : handle_bye(l, &err);
     if (rc != 0) fail_aloud(l, &err);
 }
 
 // ---- receiving
 
-static void take_frame(kin_link *l) {
+static void handle_frame(kin_link *l) {
     l->stats.frames_in++;
     if (kin_frame_reader_is_own(l->inbox.frame.type))
-        take_own(l);
+        handle_own(l);
     else
         l->callbacks.frame(l->user, l, &l->inbox.frame, l->inbox.payload);
 }
@@ -233,7 +233,7 @@ static void read_frames(kin_link *l) {
         if (state == KIN_FRAME_READER_FAILED)
             fail_aloud(l, &err);
         else
-            take_frame(l);
+            handle_frame(l);
     }
 }
 
@@ -270,9 +270,9 @@ static const kin_byte_stream_callbacks of_stream = {stream_opened, stream_readab
 // ---- time
 
 // Repeated on every tick, because the OS also adjusts its windows.
-static void take_at_most(kin_link *l, size_t n) {
-    l->most_under_way = n;
-    l->stream->transport->take_at_most(l->stream, n);
+static void limit_window(kin_link *l, size_t n) {
+    l->max_in_flight = n;
+    l->stream->transport->limit_window(l->stream, n);
 }
 
 // On a slow link TCP lets the queue in front of it grow to seconds, which delays all other traffic, including heartbeats of other
@@ -284,9 +284,9 @@ static void keep_queue_short(kin_link *l, kin_time now, uint64_t n_in) {
     l->n_came = n_in;
     if (is_late && n > BULK_BYTES && since_ns > 0 && since_ns < after_ms(0, l->o.silence_ms)) {
         double rate = (double)n / (double)since_ns, most = rate * (double)(l->trip_ns_least + after_ms(0, QUEUE_MS));
-        take_at_most(l, most < LEAST_UNDER_WAY ? LEAST_UNDER_WAY : most < MOST_UNDER_WAY ? (size_t)most : 0);
-    } else if (!is_late && l->most_under_way > 0) {
-        take_at_most(l, l->most_under_way < MOST_UNDER_WAY / 2 ? 2 * l->most_under_way : 0);
+        limit_window(l, most < MIN_IN_FLIGHT ? MIN_IN_FLIGHT : most < MAX_IN_FLIGHT ? (size_t)most : 0);
+    } else if (!is_late && l->max_in_flight > 0) {
+        limit_window(l, l->max_in_flight < MAX_IN_FLIGHT / 2 ? 2 * l->max_in_flight : 0);
     }
 }
 
@@ -420,10 +420,10 @@ void kin_link_close(kin_link *l, const char *reason) {
     l->begun = kin_clock_now();
 }
 
-int kin_link_take(kin_link *l, int *fd, kin_tls **tls, kin_err *err) {
+int kin_link_release(kin_link *l, int *fd, kin_tls **tls, kin_err *err) {
     if (l->phase != OPEN) return kin_err_set(err, "the link is not open");
     if (kin_frame_reader_has_part(&l->inbox)) return kin_err_set(err, "part of a frame has already arrived");
-    if (l->stream->transport->take(l->stream, fd, tls, err) != 0) return KIN_FAIL;
+    if (l->stream->transport->release(l->stream, fd, tls, err) != 0) return KIN_FAIL;
     l->is_owned = false;
     l->stream = NULL;
     end(l);

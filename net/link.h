@@ -104,7 +104,7 @@ void kin_link_close(kin_link *link, const char *reason);
 // Ends the link but keeps its connection: the caller owns *fd, which is non-blocking, and *tls, and reads and writes frames
 // itself. Data may have arrived already: use kin_tls_read before the socket. Requires an open link with an empty queue, between
 // two frames; may be called inside `frame`. No callback comes afterwards. On failure the link is unchanged.
-int kin_link_take(kin_link *link, int *fd, kin_tls **tls, kin_err *err);
+int kin_link_release(kin_link *link, int *fd, kin_tls **tls, kin_err *err);
 
 // ---- inspection
 

@@ -16,7 +16,7 @@ struct kin_mailbox {
     bool is_closed;
 };
 
-static bool take(kin_mailbox *p, call *c) {
+static bool pop_call(kin_mailbox *p, call *c) {
     uv_mutex_lock(&p->lock);
     bool any = p->n > 0;
     if (any) {
@@ -34,7 +34,7 @@ static void run_calls(uv_async_t *wake) {
     kin_mailbox *p = wake->data;
     call c;
     for (int i = 0; i < p->n_max; i++) {
-        if (!take(p, &c)) return;
+        if (!pop_call(p, &c)) return;
         c.fn(c.arg);
         if (uv_is_closing((uv_handle_t *)wake)) return; // the call closed this mailbox, which ran the remaining calls
     }
@@ -76,7 +76,7 @@ void kin_mailbox_close(kin_mailbox *p) {
     uv_mutex_unlock(&p->lock);
     uv_close((uv_handle_t *)&p->wake, NULL);
     call c;
-    while (take(p, &c)) c.fn(c.arg);
+    while (pop_call(p, &c)) c.fn(c.arg);
 }
 
 void kin_mailbox_free(kin_mailbox *p) {

@@ -49,7 +49,7 @@ static bool grow_buffer(kin_message_buffer *buffer, size_t n) {
     return true;
 }
 
-kin_message_buffer *kin_message_pool_take(kin_message_pool *p, size_t n) {
+kin_message_buffer *kin_message_pool_get(kin_message_pool *p, size_t n) {
     pthread_mutex_lock(&p->mutex);
     kin_message_buffer *buffer = p->free_ones;
     if (buffer) {
@@ -167,7 +167,7 @@ void kin_message_queue_wake(kin_message_queue *q) {
     uv_mutex_unlock(&q->mutex);
 }
 
-kin_message_buffer *kin_message_queue_take(kin_message_queue *q, int wait_ms) {
+kin_message_buffer *kin_message_queue_pop(kin_message_queue *q, int wait_ms) {
     kin_time now = kin_clock_now(), until = now + (wait_ms < 0 ? 0 : (uint64_t)wait_ms * 1000000);
     uv_mutex_lock(&q->mutex);
     q->n_waiting++;

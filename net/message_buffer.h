@@ -29,7 +29,7 @@ int kin_message_pool_open(kin_message_pool **out, int n, kin_err *err);
 void kin_message_pool_close(kin_message_pool *pool);
 
 // Returns a buffer with room for `n` bytes of payload. NULL: all are in use, or out of memory.
-kin_message_buffer *kin_message_pool_take(kin_message_pool *pool, size_t n);
+kin_message_buffer *kin_message_pool_get(kin_message_pool *pool, size_t n);
 void kin_message_pool_give(kin_message_pool *pool, kin_message_buffer *buffer); // NULL is allowed
 
 // A first-in, first-out queue of buffers, bounded by the size of the pool.
@@ -40,7 +40,7 @@ void kin_message_queue_close(kin_message_queue *queue); // must be empty
 
 void kin_message_queue_put(kin_message_queue *queue, kin_message_buffer *buffer);
 
-// True if kin_message_queue_take would not block.
+// True if kin_message_queue_pop would not block.
 bool kin_message_queue_is_ready(kin_message_queue *queue);
 
 // True if a thread waits for a message and the queue is empty: it has processed everything that it took.
@@ -61,4 +61,4 @@ bool kin_message_queue_is_interrupted(kin_message_queue *queue);
 void kin_message_queue_wake(kin_message_queue *queue);
 
 // Waits for a message, at most wait_ms (negative: no limit). Returns NULL on timeout, interrupt or wake.
-kin_message_buffer *kin_message_queue_take(kin_message_queue *queue, int wait_ms);
+kin_message_buffer *kin_message_queue_pop(kin_message_queue *queue, int wait_ms);

@@ -67,7 +67,7 @@ static void send_next(kin_probe *p) {
     p->is_resting = false;
     p->n_expected = m.answer_bytes;
     p->sent = kin_clock_now();
-    kin_echo_responder_say(p->link, ++p->token, m.answer_bytes, m.n_bytes);
+    kin_echo_responder_send(p->link, ++p->token, m.answer_bytes, m.n_bytes);
 }
 
 static void on_rest(uv_timer_t *timer) {
@@ -82,7 +82,7 @@ static void go_on(kin_probe *p) {
         send_next(p);
 }
 
-static int take_echo(kin_probe *p, const kin_frame *frame, const uint8_t *payload, kin_err *err) {
+static int check_echo(kin_probe *p, const kin_frame *frame, const uint8_t *payload, kin_err *err) {
     kin_proto_echo m;
     if (frame->type != KIN_FRAME_ECHO)
         return kin_err_set(err, "it sent %s, but a probe link accepts only ECHO", kin_frame_name(frame->type));
@@ -98,9 +98,9 @@ static void on_frame(void *user, kin_link *link, const kin_frame *frame, const u
     kin_time now = kin_clock_now();
     kin_err err;
     (void)link;
-    if (take_echo(p, frame, payload, &err) != 0)
+    if (check_echo(p, frame, payload, &err) != 0)
         finish(p, err.text);
-    else if (kin_probing_take(&p->probing, (double)(now - p->sent) * 1e-9, now))
+    else if (kin_probing_add(&p->probing, (double)(now - p->sent) * 1e-9, now))
         finish(p, NULL);
     else
         go_on(p);

@@ -1,4 +1,4 @@
-// A connection that was a link (kin_link_take), for threads that poll it themselves: no loop, no frames.
+// A connection that was a link (kin_link_release), for threads that poll it themselves: no loop, no frames.
 //
 // Owner and thread: the one thread that holds it. No function blocks; use poll to wait.
 #pragma once

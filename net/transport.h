@@ -85,10 +85,10 @@ struct kin_transport {
     // Returns the bytes sent that the peer has not acknowledged; 0: none, or unknown.
     size_t (*unacknowledged)(const kin_byte_stream *stream);
     // Limits the bytes that the peer has in flight towards us (0: the OS decides), as far as the OS supports it.
-    void (*take_at_most)(kin_byte_stream *stream, size_t n);
+    void (*limit_window)(kin_byte_stream *stream, size_t n);
     // Ends the stream like close, but keeps the connection: the caller owns *fd, which is non-blocking, and *tls, which holds
     // data received but not read. Requires an open stream with no waiting output.
-    int (*take)(kin_byte_stream *stream, int *fd, kin_tls **tls, kin_err *err);
+    int (*release)(kin_byte_stream *stream, int *fd, kin_tls **tls, kin_err *err);
     kin_tls_fault (*fault)(const kin_byte_stream *stream); // reason for a failed handshake
     // Identify the peer: "192.168.1.7:4100", or before it is connected the address given to connect; and the numeric address
     // alone. Valid as long as the stream.

@@ -64,7 +64,7 @@ static bool is_live(const stream *s) {
 
 // ---- the end
 
-static void let_go(stream *s) {
+static void release_stream(stream *s) {
     if (--s->n_held > 0) return;
     kin_tls_close(s->tls);
     free(s->in_flight);
@@ -72,7 +72,7 @@ static void let_go(stream *s) {
 }
 
 static void on_closed(uv_handle_t *handle) {
-    let_go(handle->data);
+    release_stream(handle->data);
 }
 
 static void end_because(stream *s, const char *fmt, ...) KIN_PRINTF(2, 3);
@@ -94,7 +94,7 @@ static uv_buf_t piece_of(const uint8_t *bytes, size_t n) {
 }
 
 // Sends the last TLS record, an alert or close_notify, if the OS takes it at once.
-static void say_goodbye(stream *s) {
+static void send_goodbye(stream *s) {
     if (!s->tls || s->in_flight) return;
     size_t n;
     kin_tls_finish(s->tls);
@@ -108,7 +108,7 @@ static void stream_close(kin_byte_stream *base) {
     if (s->phase == CLOSED) return;
     if (s->phase == RESOLVING) uv_cancel((uv_req_t *)&s->resolve);
     s->phase = CLOSED;
-    say_goodbye(s);
+    send_goodbye(s);
     if (!uv_is_closing((uv_handle_t *)&s->tcp)) uv_close((uv_handle_t *)&s->tcp, on_closed);
 }
 
@@ -129,9 +129,9 @@ static size_t stream_unacknowledged(const kin_byte_stream *base) {
     return uv_fileno((const uv_handle_t *)&((const stream *)base)->tcp, &fd) == 0 ? kin_io_unacknowledged(fd) : 0;
 }
 
-static void stream_take_at_most(kin_byte_stream *base, size_t n) {
+static void stream_limit_window(kin_byte_stream *base, size_t n) {
     uv_os_fd_t fd;
-    if (uv_fileno((const uv_handle_t *)&((const stream *)base)->tcp, &fd) == 0) kin_io_take_at_most(fd, n);
+    if (uv_fileno((const uv_handle_t *)&((const stream *)base)->tcp, &fd) == 0) kin_io_limit_window(fd, n);
 }
 
 static void on_shut_down(uv_shutdown_t *shutdown, int status) {
@@ -196,7 +196,7 @@ static void flush(stream *s) {
         kin_tls_output_done(s->tls);
         return;
     }
-    s->in_flight = kin_tls_output_take(s->tls, &s->n_in_flight);
+    s->in_flight = kin_tls_pop_output(s->tls, &s->n_in_flight);
     s->n_given = (size_t)sent;
     write_piece(s);
 }
@@ -230,7 +230,7 @@ static int stream_read(kin_byte_stream *base, void *buf, size_t n, size_t *n_rea
     return kin_tls_read(((stream *)base)->tls, buf, n, n_read, err);
 }
 
-static void take_bytes(stream *s, const uint8_t *bytes, size_t n) {
+static void handle_bytes(stream *s, const uint8_t *bytes, size_t n) {
     kin_err err;
     s->n_in += n;
     if (s->phase == FINISHING) return;
@@ -256,7 +256,7 @@ static void on_alloc(uv_handle_t *handle, size_t suggested, uv_buf_t *buf) {
 static void on_read(uv_stream_t *tcp, ssize_t n, const uv_buf_t *buf) {
     stream *s = tcp->data;
     if (n > 0 && is_live(s))
-        take_bytes(s, (const uint8_t *)buf->base, (size_t)n);
+        handle_bytes(s, (const uint8_t *)buf->base, (size_t)n);
     else if (n == UV_EOF)
         end_because(s, s->phase == HANDSHAKE ? "the other side closed the connection during the handshake"
                                              : "the connection was closed unexpectedly");
@@ -285,7 +285,7 @@ static void begin_handshake(stream *s) {
     if (rc != 0) end_because(s, "the connection broke: %s", uv_strerror(rc));
 }
 
-static int stream_take(kin_byte_stream *base, int *fd, kin_tls **tls, kin_err *err) {
+static int stream_release(kin_byte_stream *base, int *fd, kin_tls **tls, kin_err *err) {
     stream *s = (stream *)base;
     uv_os_fd_t own;
     if (s->phase != OPEN || stream_counts(base).waiting > 0) return kin_err_set(err, "there are unsent bytes");
@@ -321,7 +321,7 @@ static void try_connect(stream *s);
 static void on_attempt_closed(uv_handle_t *handle) {
     stream *s = handle->data;
     if (s->phase == CLOSED) {
-        let_go(s);
+        release_stream(s);
         return;
     }
     uv_tcp_init(handle->loop, &s->tcp);
@@ -355,13 +355,13 @@ static void try_connect(stream *s) {
 
 static void on_resolved(uv_getaddrinfo_t *resolve, int status, struct addrinfo *list) {
     stream *s = resolve->data;
-    if (s->phase == RESOLVING && status == 0) s->n_addresses = kin_address_take(s->addresses, N_ADDRESSES, list, s->port);
+    if (s->phase == RESOLVING && status == 0) s->n_addresses = kin_address_copy_list(s->addresses, N_ADDRESSES, list, s->port);
     uv_freeaddrinfo(list);
     if (s->phase == RESOLVING && s->n_addresses > 0)
         try_connect(s);
     else if (s->phase == RESOLVING)
         end_because(s, "cannot resolve the name: %s", status == 0 ? "it has no address" : uv_strerror(status));
-    let_go(s);
+    release_stream(s);
 }
 
 static int tcp_connect(kin_byte_stream **out, const kin_transport *self, uv_loop_t *loop, const char *address, uint16_t port,
@@ -504,11 +504,11 @@ const kin_transport kin_transport_tcp = {
     .read = stream_read,
     .finish = stream_finish,
     .close = stream_close,
-    .take = stream_take,
+    .release = stream_release,
     .tick = stream_tick,
     .counts = stream_counts,
     .unacknowledged = stream_unacknowledged,
-    .take_at_most = stream_take_at_most,
+    .limit_window = stream_limit_window,
     .fault = stream_fault,
     .name = stream_name,
     .address = stream_address,

@@ -74,12 +74,12 @@ int kin_compute_loop_open_drafter(kin_compute_loop *l, bool no_cache, kin_drafte
     return l->session->draft == KIN_DRAFT_OFF ? 0 : kin_drafter_open(out, no_cache ? NULL : l->pages, err);
 }
 
-double kin_compute_loop_rate(const kin_compute_loop *l, int n_texts) {
-    return n_texts >= 0 && n_texts <= KIN_SCHEDULER_MAX_PARALLEL ? l->rates[n_texts] : 0;
+double kin_compute_loop_rate(const kin_compute_loop *l, int n_sequences) {
+    return n_sequences >= 0 && n_sequences <= KIN_SCHEDULER_MAX_PARALLEL ? l->rates[n_sequences] : 0;
 }
 
 // Sets the number of steps at once that suits the plan. n_cached: tokens of each sequence, -1: their share of the context.
-static bool divide_texts(kin_compute_loop *l, int n, int n_cached) {
+static bool divide_sequences(kin_compute_loop *l, int n, int n_cached) {
     kin_batching b;
     if (!kin_session_batching(l->session, n, n_cached, KIN_STEPS_IN_FLIGHT, &b)) return false;
     kin_scheduler_set_in_flight(l->scheduler, n, b.n_batches);
@@ -88,23 +88,23 @@ static bool divide_texts(kin_compute_loop *l, int n, int n_cached) {
 }
 
 // Divides any number of sequences; where the best number of steps is not known, it is the number of members.
-static void divide_any_texts(kin_compute_loop *l) {
+static void divide_any_sequences(kin_compute_loop *l) {
     int n_members = kin_head_n_members(l->head), most = l->n_parallel < n_members ? n_members : l->n_parallel;
     for (int n = 1; n <= most; n++) {
         kin_scheduler_set_in_flight(l->scheduler, n, 0);
         l->rates[n] = 0;
-        divide_texts(l, n, -1);
+        divide_sequences(l, n, -1);
     }
 }
 
 // Divides the running sequences, by the tokens that they have and the latest measurements.
-static void divide_running_texts(kin_compute_loop *l) {
+static void divide_running_sequences(kin_compute_loop *l) {
     kin_scheduler_stats stats = kin_scheduler_get_stats(l->scheduler);
     kin_time now = kin_clock_now();
     if (stats.n_running == 0 || (stats.n_running == l->n_divided && now - l->divided < DIVIDE_NS)) return;
     l->n_divided = stats.n_running;
     l->divided = now;
-    divide_texts(l, stats.n_running, (int)(stats.n_running_tokens / (uint64_t)stats.n_running));
+    divide_sequences(l, stats.n_running, (int)(stats.n_running_tokens / (uint64_t)stats.n_running));
 }
 
 static int set_head(kin_compute_loop *l, kin_err *err) {
@@ -127,7 +127,7 @@ int kin_compute_loop_enter(kin_compute_loop *l, kin_err *err) {
     }
     // Repeats what is not known yet: a link may have been measured after the plan was made, and the planner does not answer while
     // it plans.
-    if (l->rates[1] == 0) divide_any_texts(l);
+    if (l->rates[1] == 0) divide_any_sequences(l);
     if (kin_head_chunk_worth(l->head) == 0) kin_head_set_chunk_worth(l->session->head, kin_session_chunk_worth(l->session));
     return 0;
 }
@@ -137,8 +137,8 @@ static bool is_stopped(const kin_compute_loop *l) {
     return stop && atomic_load(stop);
 }
 
-static void tell_loss(kin_compute_loop *l, const kin_err *loss, const char *what_next) {
-    if (kin_losses_is_news(&l->losses, loss->text, kin_clock_now())) l->session->console->say("%s; %s", loss->text, what_next);
+static void log_loss(kin_compute_loop *l, const kin_err *loss, const char *what_next) {
+    if (kin_losses_is_news(&l->losses, loss->text, kin_clock_now())) l->session->console->log("%s; %s", loss->text, what_next);
 }
 
 void kin_compute_loop_leave(kin_compute_loop *l) {
@@ -146,7 +146,7 @@ void kin_compute_loop_leave(kin_compute_loop *l) {
     if (!l->entered) return;
     if (l->head && kin_scheduler_settle(l->scheduler, &err) != 0) {
         l->head = NULL;
-        if (l->session->clustered && !is_stopped(l)) tell_loss(l, &err, "rebuilding the ring");
+        if (l->session->clustered && !is_stopped(l)) log_loss(l, &err, "rebuilding the ring");
     }
     kin_session_end(l->session);
     l->entered = false;
@@ -166,8 +166,8 @@ static bool is_time_to_yield(kin_compute_loop *l) {
         l->n_delayed = 0;
         return false;
     }
-    const int n_texts = kin_scheduler_get_stats(l->scheduler).n_running;
-    return kin_scheduler_n_beyond_pages(l->scheduler) <= FEW_BEYOND_PAGE * n_texts || ++l->n_delayed > KIN_KV_CELLS;
+    const int n_sequences = kin_scheduler_get_stats(l->scheduler).n_running;
+    return kin_scheduler_n_beyond_pages(l->scheduler) <= FEW_BEYOND_PAGE * n_sequences || ++l->n_delayed > KIN_KV_CELLS;
 }
 
 int kin_compute_loop_step(kin_compute_loop *l, bool *busy, kin_err *err) {
@@ -175,12 +175,12 @@ int kin_compute_loop_step(kin_compute_loop *l, bool *busy, kin_err *err) {
         kin_compute_loop_leave(l);
         if (kin_compute_loop_enter(l, err) != 0) return KIN_FAIL;
     }
-    divide_running_texts(l);
+    divide_running_sequences(l);
     if (kin_scheduler_step(l->scheduler, busy, err) == 0) return 0;
     l->head = NULL;
     kin_compute_loop_leave(l);
     if (kin_session_check_files(l->session, err) != 0 || !may_go_on(l)) return KIN_FAIL;
-    tell_loss(l, err, "generation continues when the ring is rebuilt");
+    log_loss(l, err, "generation continues when the ring is rebuilt");
     *busy = true;
     return kin_compute_loop_enter(l, err);
 }

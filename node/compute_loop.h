@@ -27,8 +27,8 @@ kin_scheduler *kin_compute_loop_scheduler(kin_compute_loop *loop);
 // Opens a sequence's drafter, as the session's options say; NULL: no drafts. no_cache: does not draft from earlier sequences.
 int kin_compute_loop_open_drafter(kin_compute_loop *loop, bool no_cache, kin_drafter **out, kin_err *err);
 
-// Returns the expected rate of n_texts sequences together, in tokens per second, in the last ring entered; 0: not known.
-double kin_compute_loop_rate(const kin_compute_loop *loop, int n_texts);
+// Returns the expected rate of n_sequences sequences together, in tokens per second, in the last ring entered; 0: not known.
+double kin_compute_loop_rate(const kin_compute_loop *loop, int n_sequences);
 
 // Waits until the ring is up. If it is the same ring as before, the contents of the KV cache are still valid.
 int kin_compute_loop_enter(kin_compute_loop *loop, kin_err *err);

@@ -11,7 +11,7 @@
 
 typedef struct kin_console {
     atomic_bool *stop;                                       // set: stop the current work
-    void (*say)(const char *fmt, ...) KIN_PRINTF(1, 2);      // shows one sentence
+    void (*log)(const char *fmt, ...) KIN_PRINTF(1, 2);      // shows one sentence
     void (*status)(const char *line);                        // shows what is being waited for; replaces the previous line
     kin_progress progress;                                   // of long work; user is NULL
     void (*clear_progress)(void);                            // removes the progress line

@@ -30,7 +30,7 @@ const char *kin_doctor_path(const kin_doctor_options *o, const char *path, char 
     return buf;
 }
 
-void kin_doctor_look(kin_doctor_report *report, const kin_doctor_options *o) {
+void kin_doctor_run(kin_doctor_report *report, const kin_doctor_options *o) {
     static void (*const parts[])(kin_doctor_report *, const kin_doctor_options *) = {
         kin_doctor_processor, kin_doctor_memory, kin_doctor_gpu,      kin_doctor_disk,  kin_doctor_files,
         kin_doctor_networks,  kin_doctor_search, kin_doctor_firewall, kin_doctor_ports, kin_doctor_cluster};

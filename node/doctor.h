@@ -36,4 +36,4 @@ typedef struct kin_doctor_options {
     atomic_bool *stop;
 } kin_doctor_options;
 
-void kin_doctor_look(kin_doctor_report *report, const kin_doctor_options *options);
+void kin_doctor_run(kin_doctor_report *report, const kin_doctor_options *options);

@@ -117,7 +117,7 @@ static const char *gpu_maker(const kin_doctor_options *o) {
     return name;
 }
 
-static void say_missing_gpu(kin_doctor_report *report, const kin_doctor_options *o, const char *maker) {
+static void report_missing_gpu(kin_doctor_report *report, const kin_doctor_options *o, const char *maker) {
     char path[KIN_DOCTOR_PATH];
     const char *node = kin_doctor_path(o, "/dev/dri/renderD128", path);
     bool is_closed = access(node, F_OK) == 0 && access(node, R_OK | W_OK) != 0;
@@ -149,13 +149,13 @@ void kin_doctor_gpu(kin_doctor_report *report, const kin_doctor_options *o) {
     else if (title[0])
         kin_doctor_add(report, KIN_FINDING_OK, "gpu", "%.200s", title);
     else if (maker)
-        say_missing_gpu(report, o, maker);
+        report_missing_gpu(report, o, maker);
     else
         kin_doctor_add(report, KIN_FINDING_OK, "gpu", "no GPU: the processor computes all layers");
     kin_devices_close(&devices);
 }
 
-static void say_rate(kin_doctor_report *report, const kin_doctor_options *o) {
+static void report_rate(kin_doctor_report *report, const kin_doctor_options *o) {
     kin_disk_speed speed;
     kin_err err;
     char a[32];
@@ -195,7 +195,7 @@ void kin_doctor_disk(kin_doctor_report *report, const kin_doctor_options *o) {
                                        strerror(errno)),
                         "sudo chown -R \"$USER\" %.150s", o->cache_dir);
     } else {
-        say_rate(report, o);
+        report_rate(report, o);
     }
 }
 

@@ -165,7 +165,7 @@ static void watch(void *arg) {
     atomic_store(&l->stop, true);
 }
 
-static void say_head(kin_doctor_report *report, const char *text) {
+static void report_head(kin_doctor_report *report, const char *text) {
     json_t *all = json_loads(text, 0, NULL);
     const json_t *head = json_object_get(all, "head"), *devices = json_object_get(all, "devices");
     const char *name = json_string_value(json_object_get(head, "name"));
@@ -229,7 +229,7 @@ void kin_doctor_cluster(kin_doctor_report *report, const kin_doctor_options *o) 
     int rc = ask_head(&text, o, key, &err);
     kin_key_wipe(&key);
     if (rc == 0)
-        say_head(report, text);
+        report_head(report, text);
     else
         kin_doctor_mend(kin_doctor_add(report, KIN_FINDING_NOTE, "cluster", "this machine has a key, but no head is running"),
                         "kin chat --cluster, on the machine with the model");

@@ -200,7 +200,7 @@ static json_t *value_of(const kin_field *f, const void *at) {
 }
 
 // True if reading a file without the field gives the same value.
-static bool goes_without_saying(const kin_field *f, const void *at) {
+static bool is_default(const kin_field *f, const void *at) {
     if (f->must) return false;
     switch (f->kind) {
     case KIN_FIELD_NUMBER: return *(const double *)at == f->missing;
@@ -219,7 +219,7 @@ static bool goes_without_saying(const kin_field *f, const void *at) {
 int kin_fields_write(json_t *object, const kin_field *fields, const void *from, kin_err *err) {
     for (const kin_field *f = fields; f->kind != KIN_FIELD_END; f++) {
         const void *at = (const char *)from + f->offset;
-        if (f->kind == KIN_FIELD_INSIDE || goes_without_saying(f, at)) continue;
+        if (f->kind == KIN_FIELD_INSIDE || is_default(f, at)) continue;
         if (json_object_set_new(object, f->key, value_of(f, at)) != 0)
             return kin_err_set(err, "\"%s\" cannot be written as JSON", f->key);
     }

@@ -178,7 +178,7 @@ int kin_fleet_open(kin_fleet *f, const kin_fleet_options *o, const kin_fleet_bas
     int rc = kin_fleet_hash(&f->manifest, f->paths, base->model, base->cache_dir, f->console, err);
     if (rc == 0) rc = open_cluster(f, &co, err);
     kin_key_wipe(&co.key);
-    if (rc == 0) f->console->say("head '%s' listens on port %u", f->self.name, kin_cluster_port(f->cluster));
+    if (rc == 0) f->console->log("head '%s' listens on port %u", f->self.name, kin_cluster_port(f->cluster));
     return rc;
 }
 

@@ -84,7 +84,7 @@ static bool hold_id(kin_proto_id *id, const char *path, int *holder) {
 
 // As hold_id, for a process that is killed and restarted at once: waits until the old one has ended, and takes over its id. Does
 // not wait for a process that lives on, as a head beside a device.
-static bool hold_id_soon(kin_proto_id *id, const char *path, bool *is_taken) {
+static bool hold_id_soon(kin_proto_id *id, const char *path, bool *is_other) {
     int holder;
     bool is_ours = hold_id(id, path, &holder);
     if (holder > 0 && kin_process_is_ending(holder) && !kin_process_wait_end(holder, SHORT_WAIT_MS)) {
@@ -92,7 +92,7 @@ static bool hold_id_soon(kin_proto_id *id, const char *path, bool *is_taken) {
         kin_process_wait_end(holder, LONG_WAIT_MS);
     }
     if (holder != 0) is_ours = hold_id(id, path, &holder); // it may have ended meanwhile
-    *is_taken = holder != 0;
+    *is_other = holder != 0;
     return is_ours;
 }
 
@@ -124,11 +124,11 @@ static int load_id(kin_proto_id *id, const kin_identity_options *o, kin_err *err
     kin_err ignored;
     if (!path_beside_key(o, "", path, sizeof path)) return new_id(id, err);
     if (path[0]) kin_folder_make(path, &ignored);
-    bool is_taken = true;
-    for (int i = 1; is_taken && i <= MAX_PROCESSES; i++) {
+    bool is_other = true;
+    for (int i = 1; is_other && i <= MAX_PROCESSES; i++) {
         name_id(name, sizeof name, i);
         if (!path_beside_key(o, name, path, sizeof path)) break;
-        if (hold_id_soon(id, path, &is_taken)) return 0;
+        if (hold_id_soon(id, path, &is_other)) return 0;
     }
     return new_id(id, err);
 }
@@ -240,7 +240,7 @@ static int ask_code(char code[KIN_CODE_TEXT], const kin_console *console, kin_er
         int rc = kin_code_parse(code, line, err);
         kin_code_wipe(line, sizeof line);
         if (rc == 0) return 0;
-        console->say("%s", err->text);
+        console->log("%s", err->text);
     }
     return KIN_FAIL;
 }

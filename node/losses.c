@@ -22,8 +22,8 @@ bool kin_losses_is_news(kin_losses *l, const char *sentence, kin_time now) {
     const int n = length_before_reason(sentence);
     kin_err about;
     kin_err_set(&about, "%.*s", n, sentence);
-    if (strcmp(about.text, l->said.text) == 0 && kin_clock_ms(l->said_at, now) < KIN_LOSSES_QUIET_S * 1e3) return false;
-    l->said = about;
-    l->said_at = now;
+    if (strcmp(about.text, l->last.text) == 0 && kin_clock_ms(l->last_at, now) < KIN_LOSSES_QUIET_S * 1e3) return false;
+    l->last = about;
+    l->last_at = now;
     return true;
 }

@@ -19,8 +19,8 @@ enum {
 typedef struct kin_losses {
     int n;
     uint64_t progress; // at the last loss
-    kin_err said;      // the last message, without its reason
-    kin_time said_at;
+    kin_err last;      // the last message, without its reason
+    kin_time last_at;
 } kin_losses;
 
 // Counts a loss, with `progress` made since the beginning: generated tokens and finished sequences. False: do not enter another

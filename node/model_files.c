@@ -70,7 +70,7 @@ static int compare(const void *a, const void *b) {
 }
 
 // Adds the folder to the names of files with the same name; the first of them keeps the plain name.
-static void tell_apart(kin_model_file *files, int n) {
+static void rename_duplicates(kin_model_file *files, int n) {
     for (int i = n - 1; i > 0; i--) {
         char folder[sizeof files->path], shown[101], name[151];
         if (strcmp(files[i].name, files[i - 1].name) != 0) continue;
@@ -120,7 +120,7 @@ void kin_model_file_read(kin_model_file *f, const char *path) {
 static const kin_time LOOK_AGAIN_NS = UINT64_C(1000000000), TRY_AGAIN_NS = UINT64_C(60000000000);
 
 // Returns the version of a file; 0: it is missing, cannot be opened, or has changed since the last time.
-static uint64_t look_at(kin_model_wait *w, const char *path, kin_file_identity *seen) {
+static uint64_t check_file(kin_model_wait *w, const char *path, kin_file_identity *seen) {
     kin_file_identity now;
     kin_model m;
     kin_err why;
@@ -142,14 +142,14 @@ static uint64_t look_at(kin_model_wait *w, const char *path, kin_file_identity *
 }
 
 // Returns the version of all files together; 0: one of them is not complete.
-static uint64_t look_at_all(kin_model_wait *w) {
+static uint64_t check_all(kin_model_wait *w) {
     const char *const paths[] = {w->path, w->draft, w->other};
     uint64_t versions[3] = {0};
     bool are_complete = true;
     w->missing.text[0] = '\0';
     for (int i = 0; i < 3; i++) {
         if (!paths[i]) continue;
-        versions[i] = look_at(w, paths[i], &w->seen[i]);
+        versions[i] = check_file(w, paths[i], &w->seen[i]);
         are_complete = are_complete && versions[i] != 0;
     }
     return are_complete ? kin_hash64(versions, sizeof versions, 0) : 0;
@@ -159,7 +159,7 @@ bool kin_model_wait_is_over(kin_model_wait *w, kin_time now) {
     if (now < w->next) return false;
     w->next = now + LOOK_AGAIN_NS;
     uint64_t before = w->version;
-    w->version = look_at_all(w);
+    w->version = check_all(w);
     if (!w->version || w->version != before) return false;
     if (w->version == w->given && now < w->given_at + TRY_AGAIN_NS) return false;
     w->given = w->version;
@@ -240,7 +240,7 @@ int kin_model_files_find(kin_model_file **files, int *n, const char *dir, kin_er
     }
     if (l.n > 1) {
         qsort(l.at, (size_t)l.n, sizeof *l.at, compare);
-        tell_apart(l.at, l.n);
+        rename_duplicates(l.at, l.n);
     }
     *files = l.at;
     *n = l.n;

@@ -44,17 +44,17 @@ int kin_plan_view_ask(const kin_facts *facts, const kin_plan_options *options, c
 }
 
 // Returns whether a plan with groups is faster; view->group: why, or why not.
-static bool look_at_groups(kin_plan_view *view, const kin_plan_options *options) {
+static bool consider_groups(kin_plan_view *view, const kin_plan_options *options) {
     kin_err err;
     view->group[0] = '\0';
     if (view->facts->n_device < 2 || view->scheduler->plan != kin_plan_playoff) return false;
     if (view->facts->model.share_heads <= 0) return false; // facts that do not tell how layers can be split
     if (kin_plan_grouped(view->facts, options, view->prediction.tpot_s, &view->grouped, &err) != 0) return false;
-    kin_grouped_say(view->facts, &view->grouped, &view->prediction, view->group, sizeof view->group);
+    kin_grouped_explain(view->facts, &view->grouped, &view->prediction, view->group, sizeof view->group);
     return view->grouped.plan.groups.n > 0 && view->grouped.prediction.tpot_s < view->prediction.tpot_s;
 }
 
-static void take_groups(kin_plan_view *view) {
+static void use_groups(kin_plan_view *view) {
     kin_err err;
     if (kin_grouping_apply(view->devices, &view->grouped.plan.groups, &view->with_groups, &err) != 0) return;
     view->has_groups = true;
@@ -119,7 +119,7 @@ static void find_loss(kin_plan_view *view, int device, double s) {
     view->if_lost[device] = is_known ? KIN_PLAN_VIEW_PAUSES : KIN_PLAN_VIEW_UNASKED;
 }
 
-static void say_layers(const kin_plan_view *view, int device, char *text, size_t size) {
+static void format_layers(const kin_plan_view *view, int device, char *text, size_t size) {
     const kin_group *group = group_with(view, device);
     int n_layer = view->plan.shares[group ? kin_group_last(group) : device].n_layer;
     size_t used = (size_t)snprintf(text, size, "%s%d layer%s", group ? "shares " : "", n_layer, n_layer == 1 ? "" : "s");
@@ -141,7 +141,7 @@ static bool is_used(const kin_plan_view *view, int device) {
 }
 
 // Writes "kitchen, attic and desk", or "kitchen, attic and 14 others".
-static void say_names(const kin_plan_view *view, kin_device_set devices, char *text, size_t size) {
+static void format_names(const kin_plan_view *view, kin_device_set devices, char *text, size_t size) {
     int n = 0, n_all = __builtin_popcount(devices), n_named = n_all > MAX_NAMED ? MAX_NAMED - 1 : n_all;
     size_t used = 0;
     for (int i = 0; i < view->devices->n_device && n < n_named; i++) {
@@ -154,7 +154,7 @@ static void say_names(const kin_plan_view *view, kin_device_set devices, char *t
 }
 
 // Returns the time per token of the best plan of the head alone. Infinite: it has no room for the model.
-static double find_alone(const kin_plan_view *view, const kin_plan_options *options) {
+static double time_of_head(const kin_plan_view *view, const kin_plan_options *options) {
     kin_plan plan;
     kin_prediction prediction;
     kin_plan_options o = *options;
@@ -164,8 +164,8 @@ static double find_alone(const kin_plan_view *view, const kin_plan_options *opti
 }
 
 // Explains why the plan is not the other one, which takes other_s per token.
-static void say_because(const kin_plan_view *view, const char *they_are, double other_s, const char *other, const char *no_room,
-                        char *text, size_t size) {
+static void explain_other(const kin_plan_view *view, const char *they_are, double other_s, const char *other, const char *no_room,
+                          char *text, size_t size) {
     double s = view->prediction.tpot_s;
     if (!isfinite(other_s))
         snprintf(text, size, " because %s", no_room);
@@ -178,15 +178,15 @@ static void say_because(const kin_plan_view *view, const char *they_are, double 
 }
 
 // For a plan in which devices other than the head compute.
-static void say_why_others(const kin_plan_view *view, const kin_plan_options *options, bool is_one, char *text, size_t size) {
+static void explain_others(const kin_plan_view *view, const kin_plan_options *options, bool is_one, char *text, size_t size) {
     char alone[KIN_FACTS_MAX_NAME + 8], no_room[KIN_FACTS_MAX_NAME + 40];
     const char *head = view->devices->devices[0].name;
     snprintf(alone, sizeof alone, "%s alone", head);
     snprintf(no_room, sizeof no_room, "%s alone lacks memory for the model", head);
-    say_because(view, is_one ? "it is" : "together they are", find_alone(view, options), alone, no_room, text, size);
+    explain_other(view, is_one ? "it is" : "together they are", time_of_head(view, options), alone, no_room, text, size);
 }
 
-static void say_reason(kin_plan_view *view, const kin_plan_options *options) {
+static void explain_plan(kin_plan_view *view, const kin_plan_options *options) {
     char names[KIN_PLAN_VIEW_MAX_REASON / 2], why[KIN_PLAN_VIEW_MAX_REASON / 4];
     kin_device_set used = 0, grouped = 0;
     for (int i = 0; i < view->devices->n_device; i++) {
@@ -195,14 +195,14 @@ static void say_reason(kin_plan_view *view, const kin_plan_options *options) {
     }
     bool is_one = __builtin_popcount(used) == 1;
     if (grouped)
-        say_because(view, "together they are", view->ring_s, "one after the other",
-                    "one after the other they lack memory for the model", why, sizeof why);
+        explain_other(view, "together they are", view->ring_s, "one after the other",
+                      "one after the other they lack memory for the model", why, sizeof why);
     else if (used != kin_device_bit(0))
-        say_why_others(view, options, is_one, why, sizeof why);
+        explain_others(view, options, is_one, why, sizeof why);
     else
         snprintf(why, sizeof why, ": %s",
                  view->devices->n_device > 1 ? "more devices would not be faster" : "there is no other device");
-    say_names(view, grouped ? grouped : used, names, sizeof names);
+    format_names(view, grouped ? grouped : used, names, sizeof names);
     snprintf(view->reason, sizeof view->reason, "%s %s%s", names,
              grouped  ? "share the layers"
              : is_one ? "computes all layers"
@@ -219,7 +219,7 @@ static void explain_groups(kin_plan_view *view, const kin_plan_options *options)
         bool computes = is_used(view, i);
         if (view->refused & kin_device_bit(i) || options->leave_out & kin_device_bit(i)) continue;
         snprintf(name, sizeof name, "%s%s", d->name, kin_os_label(d->os));
-        say_layers(view, i, layers, sizeof layers);
+        format_layers(view, i, layers, sizeof layers);
         if (i > 0) *(computes ? &o.leave_out : &o.force_in) |= kin_device_bit(i);
         double other_s = i > 0 ? find_best(view, &o) : 0, more_ms = 1e3 * (other_s - view->prediction.tpot_s);
         if (i > 0 && computes) find_loss(view, i, other_s);
@@ -246,8 +246,8 @@ int kin_plan_view_make(kin_plan_view *view, const kin_facts *facts, const kin_pl
     if (kin_plan_view_ask(facts, options, scheduler, &view->plan, &view->prediction, err) != 0)
         return fail_with_refused(view, err);
     view->ring_s = view->prediction.tpot_s;
-    if (look_at_groups(view, options)) take_groups(view);
-    if (scheduler->plan == kin_plan_playoff) say_reason(view, options);
+    if (consider_groups(view, options)) use_groups(view);
+    if (scheduler->plan == kin_plan_playoff) explain_plan(view, options);
     if (view->has_groups) explain_groups(view, options);
     return scheduler->plan == kin_plan_playoff && !view->has_groups ? explain(view, options, err) : 0;
 }
@@ -269,13 +269,13 @@ static int view_groups(kin_plan_view *view, const kin_plan *plan, const kin_plan
     kin_prediction ring;
     view->grouped = (kin_grouped_plan){.plan = *plan};
     if (read_groups(view->devices, &view->grouped, &view->with_groups, err) != 0) return KIN_FAIL;
-    take_groups(view);
+    use_groups(view);
     view->group[0] = '\0';
     if (kin_plan_view_ask(view->devices, options, view->scheduler, &best, &ring, NULL) == 0) {
         view->ring_s = ring.tpot_s;
-        kin_grouped_say(view->devices, &view->grouped, &ring, view->group, sizeof view->group);
+        kin_grouped_explain(view->devices, &view->grouped, &ring, view->group, sizeof view->group);
     }
-    say_reason(view, options);
+    explain_plan(view, options);
     explain_groups(view, options);
     return 0;
 }
@@ -287,8 +287,8 @@ int kin_plan_view_of(kin_plan_view *view, const kin_facts *facts, const kin_plan
     if (kin_plan_view_screen(facts, &view->refused, view->sentences, err) != 0) return KIN_FAIL;
     if (plan->groups.n > 0) return view_groups(view, plan, options, err);
     if (kin_timeline_predict(facts, plan, &view->prediction, err) != 0) return KIN_FAIL;
-    look_at_groups(view, options);
-    say_reason(view, options);
+    consider_groups(view, options);
+    explain_plan(view, options);
     return explain(view, options, err);
 }
 
@@ -321,12 +321,12 @@ const char *kin_plan_view_replica(const kin_plan_view *view, int lost) {
 static json_t *loss_json(const kin_plan_view *view, int device) {
     const kin_loss *l = &view->losses[device];
     if (view->if_lost[device] != KIN_PLAN_VIEW_PAUSES) return json_pack("{s:s}", "way", "none");
-    static const char *const ways[] = {
+    static const char *const recoveries[] = {
         [KIN_LOSS_COMPUTED] = "computed", [KIN_LOSS_PAGES] = "pages", [KIN_LOSS_LAYERS] = "layers"};
-    json_t *json = json_pack("{s:s, s:f, s:f, s:f, s:f, s:f, s:i}", "way", ways[l->way], "pause_ms", l->pause_s * 1e3,
+    json_t *json = json_pack("{s:s, s:f, s:f, s:f, s:f, s:f, s:i}", "way", recoveries[l->recovery], "pause_ms", l->pause_s * 1e3,
                              "silence_ms", KIN_LOSS_SILENCE_S * 1e3, "fetch_ms", l->fetch_s * 1e3, "load_ms", l->load_s * 1e3,
                              "compute_ms", l->compute_s * 1e3, "computed_tokens", l->n_computed);
-    if (json && l->way == KIN_LOSS_PAGES) {
+    if (json && l->recovery == KIN_LOSS_PAGES) {
         json_object_set_new(json, "pages_ms", json_real(l->pages_s * 1e3));
         json_object_set_new(json, "copies", json_string(kin_plan_view_replica(view, device)));
     }

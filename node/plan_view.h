@@ -20,7 +20,7 @@ typedef struct kin_plan_view {
     const kin_plan_scheduler *scheduler;
     kin_plan plan;
     kin_prediction prediction;
-    char group[KIN_GROUP_SAY_MAX];         // a sentence on whether devices should share each layer; empty: not considered
+    char group[KIN_GROUP_EXPLAIN_MAX];     // a sentence on whether devices should share each layer; empty: not considered
     char reason[KIN_PLAN_VIEW_MAX_REASON]; // one plain sentence: why these devices compute together, or one alone. Empty: another
                                            // scheduler
     double ring_s;                         // a token in the best ring without groups; infinite: none, or not known

@@ -67,9 +67,9 @@ static int measure(kin_device_facts *out, const kin_devices *devices, const char
                    const kin_console *console, kin_err *err) {
     kin_profile_options o = {.name = name, .disk_dir = dir, .stop = console->stop, .progress = console->progress};
     if (dir)
-        console->say("measuring this machine, once ...");
+        console->log("measuring this machine, once ...");
     else
-        console->say(
+        console->log(
             "measuring this machine ... (the result cannot be stored; set a directory with --cache DIR to measure only once)");
     int rc = kin_profile_measure(out, devices, &o, err);
     console->clear_progress();

@@ -167,7 +167,7 @@ static kin_work_facts work_of(const kin_session_options *o, const kin_shard_opti
 }
 
 // Starting a GPU and measuring it once is not worth it for a model that a CPU reads in a few milliseconds.
-static bool looks_for_gpu(const kin_session *s, const kin_session_options *o) {
+static bool wants_gpu(const kin_session *s, const kin_session_options *o) {
     bool is_worth_it = o->gpu_layers || kin_model_bytes_per_token(&s->model) >= GPU_WORTH_BYTES;
     return chooses_gpu_layers(o) && is_worth_it && !o->fleet.cluster && !o->dry_run;
 }
@@ -178,7 +178,7 @@ static bool wants_facts(const kin_session_options *o) {
 }
 
 static bool may_use_gpu(const kin_session *s, const kin_session_options *o) {
-    return s->devices.gpu.backend && looks_for_gpu(s, o);
+    return s->devices.gpu.backend && wants_gpu(s, o);
 }
 
 static bool needs_facts(const kin_session *s, const kin_session_options *o) {
@@ -195,7 +195,7 @@ static int measure_machine(kin_session *s, const kin_session_options *o, kin_err
 }
 
 // Standalone: plans and predicts; may choose the GPU's layers.
-static int expect_alone(kin_session *s, const kin_session_options *o, kin_shard_options *so, kin_err *err) {
+static int plan_standalone(kin_session *s, const kin_session_options *o, kin_shard_options *so, kin_err *err) {
     kin_model_facts model;
     kin_work_facts work = work_of(o, so);
     kin_planner_options po = kin_planner_options_defaults();
@@ -206,16 +206,16 @@ static int expect_alone(kin_session *s, const kin_session_options *o, kin_shard_
     s->facts.memory_bytes -= fmin((double)so->beside, s->facts.memory_bytes);
     int *n_gpu = &so->windows.at[0].n_gpu_layers;
     if (may_use_gpu(s, o)) {
-        if (kin_planner_choose_alone(s->planner, &s->facts, n_gpu, err) != 0) return KIN_FAIL;
+        if (kin_planner_choose_standalone(s->planner, &s->facts, n_gpu, err) != 0) return KIN_FAIL;
         if (*n_gpu == 0) kin_devices_close_gpu(&s->devices);
-    } else if (kin_planner_set_alone(s->planner, &s->facts, *n_gpu, &why) != 0 && !o->dry_run) {
+    } else if (kin_planner_set_standalone(s->planner, &s->facts, *n_gpu, &why) != 0 && !o->dry_run) {
         kin_log(KIN_LOG_INFO, "no prediction: %s", why.text);
     }
     return 0;
 }
 
 static int open_shard(kin_session *s, const kin_session_options *o, kin_shard_options *so, kin_err *err) {
-    if (needs_facts(s, o) && expect_alone(s, o, so, err) != 0) return KIN_FAIL;
+    if (needs_facts(s, o) && plan_standalone(s, o, so, err) != 0) return KIN_FAIL;
     if (o->dry_run) return 0;
     return kin_shard_open(&s->shard, &s->model, &s->devices, so, err);
 }
@@ -243,7 +243,7 @@ bool kin_session_expects(kin_session *s, kin_expectation *out) {
                                   .members = {{.compute_s = (double)t.compute_ns / 1e9,
                                                .disk_s = (double)t.disk_ns / 1e9,
                                                .disk_bytes = (double)t.disk_bytes}}};
-        kin_planner_take_measured(s->planner, &m);
+        kin_planner_add_measured(s->planner, &m);
     }
     return kin_planner_expects(s->planner, out);
 }
@@ -256,8 +256,8 @@ bool kin_session_yields(const kin_session *s) {
     return s->clustered && kin_cluster_yields(s->fleet.cluster);
 }
 
-bool kin_session_batching(const kin_session *s, int n_texts, int n_cached, int most, kin_batching *out) {
-    return s->planner && kin_planner_batching(s->planner, n_texts, n_cached, most, out);
+bool kin_session_batching(const kin_session *s, int n_sequences, int n_cached, int most, kin_batching *out) {
+    return s->planner && kin_planner_batching(s->planner, n_sequences, n_cached, most, out);
 }
 
 int kin_session_chunk_worth(const kin_session *s) {
@@ -265,7 +265,7 @@ int kin_session_chunk_worth(const kin_session *s) {
 }
 
 // Devices that search for a head repeat it every few seconds.
-int kin_session_look(kin_session *s, const kin_session_options *o, kin_facts *facts, kin_err *err) {
+int kin_session_find_devices(kin_session *s, const kin_session_options *o, kin_facts *facts, kin_err *err) {
     enum { QUIET_MS = 7000, SHOW_MS = 100 };
     kin_plan plan;
     int n = 0, n_before = 0;
@@ -283,7 +283,7 @@ int kin_session_look(kin_session *s, const kin_session_options *o, kin_facts *fa
     return kin_planner_last(s->planner, facts, &plan) ? 0 : kin_err_set(err, "there is no plan for this model on this machine");
 }
 
-static int open_alone(kin_session *s, const kin_session_options *o, kin_shard_options *so, kin_err *err) {
+static int open_standalone(kin_session *s, const kin_session_options *o, kin_shard_options *so, kin_err *err) {
     int rc = open_shard(s, o, so, err);
     if (rc != 0 && goes_without_gpu(s, o, so, err)) rc = open_shard(s, o, so, err);
     if (rc != 0 || o->dry_run) return rc;
@@ -389,7 +389,7 @@ static int open_draft_block(kin_session *s, const kin_session_options *o, kin_sh
     kin_mtp_drafter_options m = {.model = &s->model,
                                  .devices = &s->devices,
                                  .n_ctx = so->n_ctx,
-                                 .n_texts = o->n_sequences,
+                                 .n_sequences = o->n_sequences,
                                  .n_batch = so->n_batch < KIN_DRAFT_MODEL_BATCH ? so->n_batch : KIN_DRAFT_MODEL_BATCH,
                                  .n_vocab = s->vocab ? kin_vocab_n_tokens(s->vocab) : s->model.hp.n_vocab,
                                  .kv_type = so->kv_type,
@@ -474,7 +474,7 @@ static int open_devices(kin_session *s, const kin_session_options *o, kin_shard_
     dopts.repack = !o->no_repack;
     dopts.ggml_kernels = so->ggml_kernels;
     dopts.gpu = *n_gpu > 0;
-    dopts.gpu_if_any = o->dry_run || (o->fleet.cluster && wants_facts(o)) || looks_for_gpu(s, o);
+    dopts.gpu_if_any = o->dry_run || (o->fleet.cluster && wants_facts(o)) || wants_gpu(s, o);
     dopts.stop = s->console->stop;
     int rc = kin_devices_open(&s->devices, &dopts, err);
     if (rc == 0 || !dopts.gpu || !o->does_without_gpu) return rc;
@@ -523,7 +523,7 @@ int kin_session_open(kin_session *s, const kin_session_options *o, int n_ctx, ki
     }
     begun += kin_clock_now() - measuring; // measuring is not loading
     if ((o->timeline || o->records) && kin_timeline_open(&s->timeline, KIN_TIMELINE_TOKENS, err) != 0) return KIN_FAIL;
-    if ((o->fleet.cluster ? open_fleet(s, o, &so, err) : open_alone(s, o, &so, err)) != 0) return KIN_FAIL;
+    if ((o->fleet.cluster ? open_fleet(s, o, &so, err) : open_standalone(s, o, &so, err)) != 0) return KIN_FAIL;
     name_pages(s);
     s->load_ms = kin_clock_ms(begun, kin_clock_now());
     warn_of_long_context(s);
@@ -554,12 +554,12 @@ void kin_session_end(kin_session *s) {
 
 // ---- the timeline
 
-static void take_own_events(kin_session *s) {
+static void add_own_events(kin_session *s) {
     kin_interval intervals[64];
     size_t n = 0;
     if (!s->shard) return;
     do {
-        n = kin_shard_take_intervals(s->shard, KIN_STREAM_READS, intervals, 64);
+        n = kin_shard_pop_intervals(s->shard, KIN_STREAM_READS, intervals, 64);
         kin_trace_add_disk(kin_timeline_own(s->timeline), intervals, n);
     } while (n == 64);
     kin_timeline_add_own(s->timeline, kin_timeline_row(s->timeline, s->clustered ? s->fleet.self.name : "this machine"));
@@ -568,14 +568,14 @@ static void take_own_events(kin_session *s) {
 void kin_session_mark(kin_session *s) {
     if (s->timeline_has_ended || kin_timeline_is_whole(s->timeline)) return;
     kin_timeline_mark(s->timeline, kin_clock_now());
-    take_own_events(s);
+    add_own_events(s);
 }
 
 int kin_session_end_timeline(kin_session *s, const kin_session_options *o, kin_err *err) {
     if (!s->timeline || s->timeline_has_ended) return 0;
     s->timeline_has_ended = true;
     if (s->clustered) kin_cluster_gather(s->fleet.cluster);
-    take_own_events(s);
+    add_own_events(s);
     kin_trace_turn(kin_timeline_own(s->timeline), false);
     return o->timeline ? kin_timeline_write(s->timeline, o->timeline, err) : 0;
 }

@@ -120,10 +120,10 @@ bool kin_session_yields(const kin_session *s);
 
 // For a session with dry_run: returns devices, links, model and work, after `fleet.n_devices` devices have joined, or none has
 // joined for a while.
-int kin_session_look(kin_session *s, const kin_session_options *o, kin_facts *facts, kin_err *err);
+int kin_session_find_devices(kin_session *s, const kin_session_options *o, kin_facts *facts, kin_err *err);
 
-// Finds the best division of n_texts sequences into steps at once, at most `most`, by the active plan. False: not known.
-bool kin_session_batching(const kin_session *s, int n_texts, int n_cached, int most, kin_batching *out);
+// Finds the best division of n_sequences sequences into steps at once, at most `most`, by the active plan. False: not known.
+bool kin_session_batching(const kin_session *s, int n_sequences, int n_cached, int most, kin_batching *out);
 
 // Returns the tokens of a prompt's chunk that are worth reading streamed weights for, by the active plan
 // (kin_prompt_chunk_worth); 0: not known.

@@ -12,10 +12,10 @@
 
 enum {
     TICK_MS = 100,
-    SEARCH_TICKS = 20,   // duration of a search
-    QUESTION_TICKS = 5,  // between questions of a search
-    BETWEEN_TICKS = 10,  // reports
-    PATIENCE_TICKS = 30, // for a report
+    SEARCH_TICKS = 20,  // duration of a search
+    QUESTION_TICKS = 5, // between questions of a search
+    BETWEEN_TICKS = 10, // reports
+    TIMEOUT_TICKS = 30, // for a report
 };
 
 typedef struct observer {
@@ -60,7 +60,7 @@ static void ask(observer *ob) {
     ob->n_waiting = 0;
 }
 
-static void take_report(observer *ob, const kin_proto_report *m) {
+static void store_report(observer *ob, const kin_proto_report *m) {
     free(ob->text);
     ob->text = malloc((size_t)m->n_bytes + 1);
     if (!ob->text) {
@@ -75,14 +75,14 @@ static void take_report(observer *ob, const kin_proto_report *m) {
         ob->n_until_ask = BETWEEN_TICKS;
 }
 
-static void take_frame(void *user, kin_link *link, const kin_frame *frame, const uint8_t *payload) {
+static void handle_frame(void *user, kin_link *link, const kin_frame *frame, const uint8_t *payload) {
     observer *ob = user;
     kin_err err;
     kin_proto_message *m = malloc(sizeof *m);
     if (!m || kin_proto_decode(frame->type, payload, frame->length, m, &err) != 0) {
         fail(ob, kin_link_name(link), m ? err.text : "out of memory");
     } else if (frame->type == KIN_FRAME_REPORT) {
-        take_report(ob, &m->report);
+        store_report(ob, &m->report);
     } else {
         fail(ob, kin_link_name(link), "it does not answer like a head");
     }
@@ -94,7 +94,7 @@ static void take_frame(void *user, kin_link *link, const kin_frame *frame, const
 static void closed(void *user, kin_link *link, const char *reason);
 
 static void accepted(void *user, kin_link *link, const kin_proto_accept *accept) {
-    static const kin_link_callbacks callbacks = {.frame = take_frame, .closed = closed};
+    static const kin_link_callbacks callbacks = {.frame = handle_frame, .closed = closed};
     observer *ob = user;
     (void)accept;
     ob->dial = NULL;
@@ -162,7 +162,7 @@ static void on_tick(uv_timer_t *timer) {
         if (ob->n_searching++ % QUESTION_TICKS == 1) kin_discovery_ask(ob->discovery, &err); // if it fails, nothing answers
     } else if (ob->n_until_ask > 0) {
         if (--ob->n_until_ask == 0) ask(ob);
-    } else if (ob->link && ++ob->n_waiting > PATIENCE_TICKS) {
+    } else if (ob->link && ++ob->n_waiting > TIMEOUT_TICKS) {
         fail(ob, "the head does not answer", "");
     }
 }

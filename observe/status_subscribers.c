@@ -7,7 +7,7 @@
 #include "base/log.h"
 #include "pure/proto/message.h"
 
-enum { ASK_TICKS = 10, PATIENCE_TICKS = 5 };
+enum { ASK_TICKS = 10, TIMEOUT_TICKS = 5 };
 
 typedef struct observer {
     kin_status_subscribers *subscribers;
@@ -18,7 +18,7 @@ typedef struct observer {
 
 // The client in this process.
 typedef struct own_observer {
-    kin_status_take_fn take; // NULL: none
+    kin_status_report_fn receive; // NULL: none
     void *user;
     int n_waited;
 } own_observer;
@@ -97,27 +97,27 @@ static void send_report(kin_link *link, const char *text) {
     kin_link_send(link, KIN_FRAME_REPORT, 0, 2, parts);
 }
 
-void kin_status_subscribers_ask(kin_status_subscribers *a, kin_status_take_fn take, void *user) {
-    if (a->own.take) return;
-    a->own = (own_observer){take, user, 0};
+void kin_status_subscribers_ask(kin_status_subscribers *a, kin_status_report_fn receive, void *user) {
+    if (a->own.receive) return;
+    a->own = (own_observer){receive, user, 0};
     if (a->n_since_ask >= ASK_TICKS) ask_for_status(a);
 }
 
 static void answer_own(kin_status_subscribers *a, bool answered) {
     own_observer o = a->own;
-    if (!o.take || (!answered && a->own.n_waited++ < PATIENCE_TICKS)) return;
-    a->own.take = NULL;
-    o.take(o.user, a->callbacks.report(a->user));
+    if (!o.receive || (!answered && a->own.n_waited++ < TIMEOUT_TICKS)) return;
+    a->own.receive = NULL;
+    o.receive(o.user, a->callbacks.report(a->user));
 }
 
 void kin_status_subscribers_tick(kin_status_subscribers *a) {
-    bool any = a->own.take != NULL, answered = a->callbacks.has_answered(a->user);
+    bool any = a->own.receive != NULL, answered = a->callbacks.has_answered(a->user);
     char *text = NULL;
     answer_own(a, answered);
     for (int i = 0; i < KIN_STATUS_SUBSCRIBERS_MAX; i++) {
         observer *o = &a->observers[i];
         any = any || o->link;
-        if (!o->link || !o->wants || (!answered && o->n_waited++ < PATIENCE_TICKS)) continue;
+        if (!o->link || !o->wants || (!answered && o->n_waited++ < TIMEOUT_TICKS)) continue;
         o->wants = false;
         if (!text) text = a->callbacks.report(a->user);
         if (text) send_report(o->link, text);

@@ -31,8 +31,8 @@ bool kin_status_subscribers_add(kin_status_subscribers *subscribers, kin_link *l
 
 // Requests a report for this process: `take` gets it within the next ticks, like other clients, and frees it; NULL: out of
 // memory. Not called after close. One at a time: calls made before that are ignored.
-typedef void (*kin_status_take_fn)(void *user, char *text);
-void kin_status_subscribers_ask(kin_status_subscribers *subscribers, kin_status_take_fn take, void *user);
+typedef void (*kin_status_report_fn)(void *user, char *text);
+void kin_status_subscribers_ask(kin_status_subscribers *subscribers, kin_status_report_fn receive, void *user);
 
 // Call it ten times a second.
 void kin_status_subscribers_tick(kin_status_subscribers *subscribers);

@@ -132,7 +132,7 @@ void kin_timeline_add_own(kin_timeline *t, int row) {
     kin_proto_event events[64];
     int n;
     if (!t) return;
-    while ((n = kin_trace_take(t->own, events, 64)) > 0) kin_timeline_add(t, row, events, n, 0);
+    while ((n = kin_trace_pop(t->own, events, 64)) > 0) kin_timeline_add(t, row, events, n, 0);
 }
 
 void kin_timeline_mark(kin_timeline *t, kin_time now) {

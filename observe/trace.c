@@ -65,7 +65,7 @@ void kin_trace_add_disk(kin_trace *e, const kin_interval *intervals, size_t n) {
     for (size_t i = 0; i < n; i++) kin_trace_add(e, KIN_PROTO_EVENT_DISK, 0, 0, intervals[i].begin, intervals[i].end);
 }
 
-int kin_trace_take(kin_trace *e, kin_proto_event *out, int n_max) {
+int kin_trace_pop(kin_trace *e, kin_proto_event *out, int n_max) {
     int n = 0;
     if (!e) return 0;
     pthread_mutex_lock(&e->mutex);

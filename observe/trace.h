@@ -35,4 +35,4 @@ void kin_trace_add_compute(kin_trace *trace, uint64_t step, int round, kin_time 
 void kin_trace_add_disk(kin_trace *trace, const kin_interval *intervals, size_t n);
 
 // Takes the oldest events // [n_max]; returns their number.
-int kin_trace_take(kin_trace *trace, kin_proto_event *out, int n_max);
+int kin_trace_pop(kin_trace *trace, kin_proto_event *out, int n_max);

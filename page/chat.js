@@ -3,9 +3,9 @@
 import { completeWhenReady, interrupt, isEmpty } from './complete.js';
 import { Composer } from './composer.js';
 import { h, iconButton, toast } from './dom.js';
-import { takeDrops } from './files.js';
+import { acceptDrops } from './files.js';
 import { MessageView } from './message.js';
-import { contextLength, server, takeError, untilReady } from './server.js';
+import { contextLength, server, noteError, untilReady } from './server.js';
 import * as store from './store.js';
 import { Tree } from './tree.js';
 import { drawWelcome } from './welcome.js';
@@ -36,7 +36,7 @@ export class Chat {
     this.toEnd = iconButton('down', 'To the end', () => this.scrollToEnd(true), { class: 'icon-button to-end', hidden: true });
     box.append(this.scroller, h('div', { class: 'bottom' }, this.toEnd, this.composer.node));
     box.addEventListener('keydown', (e) => e.key === 'Escape' && this.abort && this.stop());
-    takeDrops(box, (files) => this.composer.addFiles(files));
+    acceptDrops(box, (files) => this.composer.addFiles(files));
     this.scroller.addEventListener('scroll', () => this.noteScroll(), { passive: true });
     new ResizeObserver(() => this.scrollToEnd()).observe(this.log); // messages get their height when they become visible
   }
@@ -66,7 +66,7 @@ export class Chat {
   /** Marks an answer as interrupted whose tab was closed or reloaded while it was generated. */
   async mend(m) {
     if (m.state !== 'writing' || store.isElsewhere(m)) return;
-    const last = store.takeLast(m.id);
+    const last = store.popLast(m.id);
     if (last) Object.assign(m, { content: last.content, reasoning: last.reasoning, calls: last.calls });
     interrupt(m);
     await store.putMessage(m);
@@ -226,7 +226,7 @@ export class Chat {
       await completeWhenReady({ message, branch, model: () => server.model, signal, changed: (p) => this.wrote(job, p), waiting: (words) => ((job.progress = { waiting: words }), this.draw(job)) });
       message.state = 'done';
     } catch (err) {
-      this.takeFailure(job, err);
+      this.handleFailure(job, err);
     }
     clearInterval(beat);
     if (this.writing === job) this.writing = null;
@@ -238,10 +238,10 @@ export class Chat {
     if (turn.thread === this.thread) (this.drawMeter(), this.scrollToEnd());
   }
 
-  takeFailure(job, err) {
+  handleFailure(job, err) {
     const m = job.message;
     if (err.name === 'AbortError') return void interrupt(m);
-    takeError(err);
+    noteError(err);
     if (err.status === 0) untilReady();
     if (err.status === 0 && !isEmpty(m)) return void interrupt(m); // the page shows that the server is unreachable
     m.state = 'error';

@@ -37,7 +37,7 @@ export class ClusterView {
 
   take(name, data) {
     if (name === 'plan') this.planData = data;
-    if (name === 'state') this.takeState(data);
+    if (name === 'state') this.applyState(data);
     if (this.state) this.draw();
   }
 
@@ -46,7 +46,7 @@ export class ClusterView {
     this.note.textContent = `${server.state === 'unreachable' ? '' : `${why} `}This page shows the last known state.`;
   }
 
-  takeState(state) {
+  applyState(state) {
     this.note.hidden = state.is_up;
     this.note.textContent = state.is_up ? '' : `${sentence(state.doing ?? '') || 'Loading the model'}${progress(state.percent, state.seconds_left)}`;
     this.announce(this.state?.cluster, state.cluster);

@@ -3,7 +3,7 @@
 
 import { stream } from './api.js';
 import { withFiles } from './files.js';
-import { server, takeError, untilReady } from './server.js';
+import { server, noteError, untilReady } from './server.js';
 import { askForKey, requestFields, systemPrompt } from './settings.js';
 
 const MAX_TRIES = 3; // for an answer that fails before its first word although the server is reachable
@@ -26,7 +26,7 @@ export function interrupt(message) {
 // Answers without content are not sent to the model.
 const counts = (m) => m.role !== 'assistant' || m.content || m.calls?.length;
 
-function takeCalls(message, deltas) {
+function addCalls(message, deltas) {
   message.calls ??= [];
   for (const d of deltas) {
     const call = (message.calls[d.index ?? 0] ??= { id: '', name: '', arguments: '' });
@@ -36,7 +36,7 @@ function takeCalls(message, deltas) {
   }
 }
 
-function takeStats(message, event) {
+function addStats(message, event) {
   const { usage, timings } = event;
   if (usage) Object.assign(message.stats, { prompt: usage.prompt_tokens, cached: usage.prompt_tokens_details?.cached_tokens ?? 0, tokens: usage.completion_tokens });
   if (timings) Object.assign(message.stats, { rate: timings.predicted_per_second, first_ms: timings.prompt_ms });
@@ -44,7 +44,7 @@ function takeStats(message, event) {
 
 function take(message, event, progress) {
   if (event.error) throw Object.assign(new Error(event.error.message ?? 'the server failed'), { isServer: true });
-  takeStats(message, event);
+  addStats(message, event);
   const p = event.prompt_progress;
   if (p?.total) progress.prompt = (p.processed ?? 0) / p.total;
   const choice = event.choices?.[0];
@@ -55,7 +55,7 @@ function take(message, event, progress) {
     progress.n++;
     message.reasoning += delta.reasoning_content ?? '';
     message.content += delta.content ?? '';
-    if (delta.tool_calls) takeCalls(message, delta.tool_calls);
+    if (delta.tool_calls) addCalls(message, delta.tool_calls);
   }
   if (choice.finish_reason) message.finish = choice.finish_reason;
 }
@@ -106,7 +106,7 @@ export async function completeWhenReady({ model, waiting, ...options }) {
       if (err.status === 401 && (await askForKey('This request was refused: its key is missing or wrong.'))) continue;
       const isAway = err.status === 0 && isEmpty(message) && tries++ < MAX_TRIES;
       if (!isAway && !(err.status === 503 && err.loading)) throw err;
-      takeError(err);
+      noteError(err);
       await waitForServer(signal, waiting);
     }
   }

@@ -65,7 +65,7 @@ export function drawFiles(files, remove) {
 }
 
 /** Files that are dropped anywhere on the page go to add(files) while `box` is shown: otherwise the browser would open them. */
-export function takeDrops(box, add) {
+export function acceptDrops(box, add) {
   const hasFiles = (e) => e.dataTransfer?.types.includes('Files'), mark = (on) => box.classList.toggle('dropping', on);
   addEventListener('dragover', (e) => hasFiles(e) && (e.preventDefault(), mark(true)));
   addEventListener('dragleave', (e) => !e.relatedTarget && mark(false)); // the pointer has left the page

@@ -1,7 +1,7 @@
 // The server's events (/kin/events), requested only while the view and the page are visible.
 
 import { stream } from './api.js';
-import { takeError, untilReady } from './server.js';
+import { noteError, untilReady } from './server.js';
 import { askForKey } from './settings.js';
 
 const AGAIN_MS = 2000;
@@ -35,7 +35,7 @@ export class Live {
         if (abort.signal.aborted) return;
         this.lost(err.message);
         if (err.status === 401 && (await askForKey('The view of the cluster needs a key.'))) continue;
-        if (takeError(err)) untilReady();
+        if (noteError(err)) untilReady();
       }
       await new Promise((later) => setTimeout(later, AGAIN_MS));
     }

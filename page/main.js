@@ -6,7 +6,7 @@ import { ClusterView } from './cluster.js';
 import { h, iconButton, toast } from './dom.js';
 import { bytes, sentence } from './format.js';
 import { openPull } from './pull.js';
-import { chooseModel, lookNow, server, untilReady } from './server.js';
+import { chooseModel, checkNow, server, untilReady } from './server.js';
 import { openSettings } from './settings.js';
 import { Sidebar } from './sidebar.js';
 import { local, session } from './storage.js';
@@ -29,7 +29,7 @@ const themeButton = iconButton('auto', '', nextTheme);
 $('bar').append(
   iconButton('menu', 'Conversations', () => sidebar.show(true), { class: 'icon-button only-narrow' }),
   h('div', { class: 'tabs', role: 'group', 'aria-label': 'View' }, tabs), modelBox, pill, h('span', { class: 'spring' }),
-  themeButton, iconButton('settings', 'Settings', () => openSettings(() => untilReady(), () => openPull(takeModel))),
+  themeButton, iconButton('settings', 'Settings', () => openSettings(() => untilReady(), () => openPull(chooseFetchedModel))),
 );
 
 function showView(name) {
@@ -61,7 +61,7 @@ function drawModel() {
 }
 
 /** A model was fetched: chooses it. */
-async function takeModel() {
+async function chooseFetchedModel() {
   const before = new Set(server.models.map((m) => m.id));
   await untilReady();
   const id = server.models.find((m) => !before.has(m.id))?.id;
@@ -80,7 +80,7 @@ function drawPill() {
 const away = h('div', { class: 'away', role: 'status', hidden: true },
   h('div', {}, h('strong', {}, 'The server does not answer'),
     h('p', {}, `kin at ${origin()} was stopped, or this device has lost its network. Messages are queued here and sent when it is back.`)),
-  h('button', { type: 'button', class: 'plain', onclick: lookNow }, 'Retry now'));
+  h('button', { type: 'button', class: 'plain', onclick: checkNow }, 'Retry now'));
 $('bar').after(away);
 
 server.addEventListener('changed', () => {

@@ -34,8 +34,8 @@ let wake = () => {};
 const sleep = (ms) => new Promise((later) => ((wake = later), setTimeout(later, ms)));
 
 /** Checks the server at once, if the next check is waiting. */
-export const lookNow = () => wake();
-addEventListener('online', lookNow);
+export const checkNow = () => wake();
+addEventListener('online', checkNow);
 
 async function readModels() {
   const { data } = await getJson('v1/models');
@@ -45,7 +45,7 @@ async function readModels() {
 }
 
 /** Applies a failed request to the server's state; false: the error is unrelated to it. */
-export function takeError(err) {
+export function noteError(err) {
   if (err.loading || err.status === 503) set('loading', err.loading?.what ?? 'waiting', progress(err.loading?.percent, err.loading?.seconds_left));
   else if (err.status === 0) set('unreachable');
   else return false;
@@ -67,7 +67,7 @@ async function wait() {
         if (await askForKey('This server was started with an API key; ask its owner for it.')) continue;
         return false;
       }
-      if (!takeError(err)) {
+      if (!noteError(err)) {
         set('unreachable');
       }
       await sleep(server.state === 'loading' ? 500 : 1500);

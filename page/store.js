@@ -51,11 +51,11 @@ export const putMessage = (message) => put('messages', message);
 // When the page is closed, a change of the database may come too late; session storage is synchronous.
 const LAST = `kin.last.${tab}`;
 
-/** Stores a message synchronously, until takeLast. */
+/** Stores a message synchronously, until popLast. */
 export const putLast = (message) => session.set(LAST, JSON.stringify(message));
 
 /** Returns what putLast has stored, if it is this message. */
-export function takeLast(id) {
+export function popLast(id) {
   try {
     const last = JSON.parse(session.get(LAST));
     if (last?.id !== id) return null;

@@ -27,7 +27,7 @@ typedef struct choice {
 
 // A sequence of the KV cache.
 typedef struct slot {
-    uint64_t text;
+    uint64_t sequence;
     bool lives;      // the sequence has not ended
     int32_t *tokens; // [n] in the cache, of cap
     choice *choices; // [n] one for each token
@@ -44,12 +44,12 @@ struct kin_draft_model {
     kin_shard *shard;
     kin_loopback_head loop;
     int n_ctx, n_batch, n_vocab; // n_vocab: tokens that may be drafted
-    slot slots[KIN_DRAFT_MODEL_MAX_TEXTS];
+    slot slots[KIN_DRAFT_MODEL_MAX_SEQUENCES];
     uint64_t n_calls;
     double token_s;                    // a prompt token's time; 0: not known
     int32_t *tokens, *seq, *pos, *out; // [n_batch] of the pass being built
     int n, n_out;
-    float *logits;                    // f32 [KIN_DRAFT_MODEL_MAX_TEXTS, the model's n_vocab]
+    float *logits;                    // f32 [KIN_DRAFT_MODEL_MAX_SEQUENCES, the model's n_vocab]
     const kin_draft_source *prompter; // NULL: none
     bool failed;
 };
@@ -106,7 +106,7 @@ static int open_arrays(kin_draft_model *m, kin_err *err) {
     int32_t **arrays[] = {&m->tokens, &m->seq, &m->pos, &m->out};
     bool ok = true;
     for (int i = 0; i < 4; i++) ok = (*arrays[i] = malloc((size_t)m->n_batch * sizeof **arrays[i])) && ok;
-    m->logits = malloc((size_t)KIN_DRAFT_MODEL_MAX_TEXTS * (size_t)m->model.hp.n_vocab * sizeof *m->logits);
+    m->logits = malloc((size_t)KIN_DRAFT_MODEL_MAX_SEQUENCES * (size_t)m->model.hp.n_vocab * sizeof *m->logits);
     return ok && m->logits ? 0 : kin_err_set(err, "out of memory");
 }
 
@@ -129,7 +129,7 @@ void kin_draft_model_close(kin_draft_model *m) {
     kin_loopback_head_close(&m->loop);
     kin_shard_close(m->shard);
     kin_model_close(&m->model);
-    for (int i = 0; i < KIN_DRAFT_MODEL_MAX_TEXTS; i++) {
+    for (int i = 0; i < KIN_DRAFT_MODEL_MAX_SEQUENCES; i++) {
         free(m->slots[i].tokens);
         free(m->slots[i].choices);
     }
@@ -160,7 +160,7 @@ static void truncate(kin_draft_model *m, slot *s, int n, kin_err *err) {
     m->failed = m->failed || kin_head_change(m->loop.head, (kin_kv_op){seq, seq, n}, err) != 0;
 }
 
-static int common_prefix(const slot *s, const kin_draft_wish *w) {
+static int common_prefix(const slot *s, const kin_draft_query *w) {
     int i = 0, n = s->n < w->n ? s->n : w->n;
     while (i < n && s->tokens[i] == w->tokens[i]) i++;
     return i;
@@ -168,7 +168,7 @@ static int common_prefix(const slot *s, const kin_draft_wish *w) {
 
 // Returns how many tokens the slot may keep: the sequence's, and behind them the model's own choices, if the next one is known.
 // Otherwise the sequence's last token is read again, for its logits.
-static int n_useful(const slot *s, const kin_draft_wish *w) {
+static int n_useful(const slot *s, const kin_draft_query *w) {
     int n = common_prefix(s, w);
     if (n < w->n) return n;
     while (n < s->n && s->choices[n].grade != NOT_OWN) n++;
@@ -185,16 +185,16 @@ static bool is_older(const slot *a, const slot *b) {
     return a->lives != b->lives ? !a->lives : a->used < b->used;
 }
 
-static bool is_own(const slot *s, const kin_draft_wish *w) {
-    return s->lives && s->text == w->text;
+static bool is_own(const slot *s, const kin_draft_query *w) {
+    return s->lives && s->sequence == w->sequence;
 }
 
 // Returns the sequence's own slot, else the free slot with the longest common prefix, else the least useful free one. NULL: none
 // is free.
-static slot *find_slot(kin_draft_model *m, const kin_draft_wish *w) {
+static slot *find_slot(kin_draft_model *m, const kin_draft_query *w) {
     slot *best = NULL, *oldest = NULL;
     int n_best = 0;
-    for (int i = 0; i < KIN_DRAFT_MODEL_MAX_TEXTS; i++) {
+    for (int i = 0; i < KIN_DRAFT_MODEL_MAX_SEQUENCES; i++) {
         slot *s = &m->slots[i];
         if (is_own(s, w)) return s;
         if (!is_free(m, s)) continue;
@@ -211,7 +211,7 @@ static slot *find_slot(kin_draft_model *m, const kin_draft_wish *w) {
 static int blocks_beside(kin_draft_model *m, const slot *mine, bool kept, slot **oldest) {
     int n_blocks = 0;
     *oldest = NULL;
-    for (int i = 0; i < KIN_DRAFT_MODEL_MAX_TEXTS; i++) {
+    for (int i = 0; i < KIN_DRAFT_MODEL_MAX_SEQUENCES; i++) {
         slot *s = &m->slots[i];
         bool frees = is_free(m, s);
         if (s == mine || (kept && frees)) continue;
@@ -243,7 +243,7 @@ static bool reserve(slot *s, int n) {
 
 // Returns the sequence's slot, cut to what is useful for it. NULL: no room; its old contents are removed then, so that others get
 // drafts.
-static slot *place(kin_draft_model *m, const kin_draft_wish *w, int most, kin_err *err) {
+static slot *place(kin_draft_model *m, const kin_draft_query *w, int most, kin_err *err) {
     slot *s = find_slot(m, w);
     if (!s) return NULL;
     bool has_place = is_own(s, w) && s->n > 0;
@@ -253,16 +253,16 @@ static slot *place(kin_draft_model *m, const kin_draft_wish *w, int most, kin_er
         return NULL;
     }
     s->used = m->n_calls;
-    s->text = w->text;
+    s->sequence = w->sequence;
     s->lives = true;
     s->n_most = n_most;
     truncate(m, s, n_kept, err);
     return s;
 }
 
-void kin_draft_model_end(kin_draft_model *m, uint64_t text) {
-    for (int i = 0; i < KIN_DRAFT_MODEL_MAX_TEXTS; i++) {
-        if (m->slots[i].text == text) m->slots[i].lives = false;
+void kin_draft_model_end(kin_draft_model *m, uint64_t sequence) {
+    for (int i = 0; i < KIN_DRAFT_MODEL_MAX_SEQUENCES; i++) {
+        if (m->slots[i].sequence == sequence) m->slots[i].lives = false;
     }
 }
 
@@ -270,7 +270,7 @@ void kin_draft_model_end(kin_draft_model *m, uint64_t text) {
 
 // A sequence of this call that still needs tokens.
 typedef struct writing {
-    const kin_draft_wish *w;
+    const kin_draft_query *w;
     slot *s;
     int row;       // row of logits; -1: none in this pass
     int n;         // tokens of its draft so far, without second choices
@@ -336,7 +336,7 @@ static int32_t prompted(const kin_draft_model *m, const writing *t, int32_t own,
     return d.tokens[first];
 }
 
-static void take_logits(kin_draft_model *m, writing *t) {
+static void read_logits(kin_draft_model *m, writing *t) {
     slot *s = t->s;
     const float *logits = m->logits + (size_t)t->row * (size_t)m->model.hp.n_vocab;
     const kin_draft_choice c = kin_draft_choose(logits, m->n_vocab);
@@ -347,7 +347,7 @@ static void take_logits(kin_draft_model *m, writing *t) {
 
 // Adds the next known token to the draft, if it is worth its time, and the second choice beside it, if that is worth a row.
 // False: the draft is complete, or a further token would not be worth its pass.
-static bool take_token(writing *t, const kin_draft_limits *l) {
+static bool draft_token(writing *t, const kin_draft_limits *l) {
     kin_draft *d = t->w->out;
     const slot *s = t->s;
     int at = t->w->n + t->n, most = l->most < t->w->most ? l->most : t->w->most;
@@ -366,9 +366,9 @@ static bool take_token(writing *t, const kin_draft_limits *l) {
 }
 
 // Adds all known tokens to the draft. False: no more are wanted, or the sequence is not read yet.
-static bool take_known(writing *t, const kin_draft_limits *l) {
+static bool add_known(writing *t, const kin_draft_limits *l) {
     bool more = t->s->n >= t->w->n;
-    while (more && t->w->n + t->n < t->s->n + t->s->has_next) more = take_token(t, l);
+    while (more && t->w->n + t->n < t->s->n + t->s->has_next) more = draft_token(t, l);
     return more;
 }
 
@@ -379,21 +379,21 @@ static void add_next(kin_draft_model *m, writing *t) {
 }
 
 // Adds new tokens of the sequences to the pass, as far as the time allows. Returns how many sequences have new ones.
-static int add_new(kin_draft_model *m, writing *texts, int n, double catch_up_s) {
+static int add_new(kin_draft_model *m, writing *sequences, int n, double catch_up_s) {
     double most = m->token_s > 0 ? catch_up_s / m->token_s : catch_up_s < INFINITY ? FIRST_PIECE : m->n_batch;
-    int left = most < m->n_batch ? (int)most : m->n_batch, n_texts = 0;
+    int left = most < m->n_batch ? (int)most : m->n_batch, n_sequences = 0;
     if (left < FEW_TOKENS * n) left = FEW_TOKENS * n < m->n_batch ? FEW_TOKENS * n : m->n_batch;
     for (int i = 0; i < n; i++) {
-        writing *t = &texts[i];
+        writing *t = &sequences[i];
         int n_new = t->w->n - t->s->n, n_now = n_new < left ? n_new : left;
         t->row = -1;
         if (n_now <= 0) continue;
         for (int k = 0; k < n_now; k++) add_token(m, t->s, t->w->tokens[t->s->n], (choice){.grade = NOT_OWN});
         left -= n_now;
-        n_texts++;
+        n_sequences++;
         if (n_now == n_new) t->row = want_logits(m);
     }
-    return n_texts;
+    return n_sequences;
 }
 
 // Counts a pass for n sequences. is_first: it reads new tokens.
@@ -403,43 +403,44 @@ static void count(kin_draft_model *m, kin_draft_spent *spent, bool is_first, int
     } else if (is_first) {
         spent->first.took_s = took_s;
         spent->first.n = 1;
-        spent->first.n_texts = n;
+        spent->first.n_sequences = n;
     } else {
         spent->further.took_s += took_s;
         spent->further.n++;
-        spent->further.n_texts += n;
+        spent->further.n_sequences += n;
     }
 }
 
 // Runs the pass that was built; n_in of the n sequences have tokens in it.
-static int run_counted(kin_draft_model *m, writing *texts, int n, bool is_first, int n_in, kin_draft_spent *spent, kin_err *err) {
+static int run_counted(kin_draft_model *m, writing *sequences, int n, bool is_first, int n_in, kin_draft_spent *spent,
+                       kin_err *err) {
     double took_s;
     if (run_pass(m, &took_s, err) != 0) return KIN_FAIL;
     count(m, spent, is_first, n_in, took_s);
     spent->n_passes++;
     spent->n_tokens += m->n;
     for (int i = 0; i < n; i++) {
-        if (texts[i].row >= 0) take_logits(m, &texts[i]);
-        texts[i].row = -1;
+        if (sequences[i].row >= 0) read_logits(m, &sequences[i]);
+        sequences[i].row = -1;
     }
     m->n = m->n_out = 0;
     return 0;
 }
 
 // Runs passes until no sequence needs another token.
-static int write_drafts(kin_draft_model *m, writing *texts, int n, const kin_draft_limits *l, kin_draft_spent *spent,
+static int write_drafts(kin_draft_model *m, writing *sequences, int n, const kin_draft_limits *l, kin_draft_spent *spent,
                         kin_err *err) {
-    int n_new = add_new(m, texts, n, l->catch_up_s);
-    if (n_new > 0 && run_counted(m, texts, n, true, n_new, spent, err) != 0) return KIN_FAIL;
+    int n_new = add_new(m, sequences, n, l->catch_up_s);
+    if (n_new > 0 && run_counted(m, sequences, n, true, n_new, spent, err) != 0) return KIN_FAIL;
     for (;;) {
         int n_left = 0;
         for (int i = 0; i < n; i++) {
-            if (take_known(&texts[i], l)) texts[n_left++] = texts[i];
+            if (add_known(&sequences[i], l)) sequences[n_left++] = sequences[i];
         }
         n = n_left;
         if (n == 0) return 0;
-        for (int i = 0; i < n; i++) add_next(m, &texts[i]);
-        if (run_counted(m, texts, n, false, n, spent, err) != 0) return KIN_FAIL;
+        for (int i = 0; i < n; i++) add_next(m, &sequences[i]);
+        if (run_counted(m, sequences, n, false, n, spent, err) != 0) return KIN_FAIL;
     }
 }
 
@@ -454,48 +455,48 @@ static bool may_go_on(const writing *t, const kin_draft_limits *l) {
 }
 
 // Runs one pass, if there is something for it: a piece of what is still to be read, or one more token of each sequence.
-static int write_ahead(kin_draft_model *m, writing *texts, int n, const kin_draft_limits *l, kin_draft_spent *spent,
+static int write_ahead(kin_draft_model *m, writing *sequences, int n, const kin_draft_limits *l, kin_draft_spent *spent,
                        kin_err *err) {
     int n_new = 0, n_next = 0;
     bool reads = false;
-    for (int i = 0; i < n; i++) reads = reads || texts[i].w->n - texts[i].s->n > FEW_TOKENS;
+    for (int i = 0; i < n; i++) reads = reads || sequences[i].w->n - sequences[i].s->n > FEW_TOKENS;
     bool fits = reads ? m->token_s > 0 && l->catch_up_s >= FEW_TOKENS * n * m->token_s : l->most > 0;
     if (!fits) return 0;
-    n_new = add_new(m, texts, n, l->catch_up_s);
+    n_new = add_new(m, sequences, n, l->catch_up_s);
     for (int i = 0; i < n && !reads && n_new + n_next < m->n_batch; i++) {
-        if (texts[i].row >= 0 || !may_go_on(&texts[i], l)) continue;
-        add_next(m, &texts[i]);
+        if (sequences[i].row >= 0 || !may_go_on(&sequences[i], l)) continue;
+        add_next(m, &sequences[i]);
         n_next++;
     }
-    return n_new + n_next > 0 ? run_counted(m, texts, n, n_new > 0, n_new + n_next, spent, err) : 0;
+    return n_new + n_next > 0 ? run_counted(m, sequences, n, n_new > 0, n_new + n_next, spent, err) : 0;
 }
 
 // Places the sequences for which there is room. Returns their number.
-static int place_all(kin_draft_model *m, const kin_draft_wish *wishes, int n, int most, writing *texts, kin_err *err) {
-    int n_texts = 0;
-    kin_assert(n <= KIN_DRAFT_MODEL_MAX_TEXTS && most <= KIN_DRAFT_MAX);
+static int place_all(kin_draft_model *m, const kin_draft_query *queries, int n, int most, writing *sequences, kin_err *err) {
+    int n_sequences = 0;
+    kin_assert(n <= KIN_DRAFT_MODEL_MAX_SEQUENCES && most <= KIN_DRAFT_MAX);
     m->n_calls++;
     for (int i = 0; i < n; i++) {
-        int n_most = most < wishes[i].most ? most : wishes[i].most;
-        slot *s = n_most > 0 ? place(m, &wishes[i], n_most, err) : NULL;
-        if (s) texts[n_texts++] = (writing){.w = &wishes[i], .s = s, .row = -1, .last = -1, .chance = 1};
+        int n_most = most < queries[i].most ? most : queries[i].most;
+        slot *s = n_most > 0 ? place(m, &queries[i], n_most, err) : NULL;
+        if (s) sequences[n_sequences++] = (writing){.w = &queries[i], .s = s, .row = -1, .last = -1, .chance = 1};
     }
-    return n_texts;
+    return n_sequences;
 }
 
-typedef int write_function(kin_draft_model *m, writing *texts, int n, const kin_draft_limits *l, kin_draft_spent *spent,
+typedef int write_function(kin_draft_model *m, writing *sequences, int n, const kin_draft_limits *l, kin_draft_spent *spent,
                            kin_err *err);
 
-static kin_draft_spent work(kin_draft_model *m, const kin_draft_wish *wishes, int n, int most, const kin_draft_limits *l,
+static kin_draft_spent work(kin_draft_model *m, const kin_draft_query *queries, int n, int most, const kin_draft_limits *l,
                             write_function *write) {
-    writing texts[KIN_DRAFT_MODEL_MAX_TEXTS];
+    writing sequences[KIN_DRAFT_MODEL_MAX_SEQUENCES];
     kin_draft_spent spent = {0};
     kin_time begun = kin_clock_now();
     kin_err err = {""};
     if (m->failed) return spent;
-    int n_texts = place_all(m, wishes, n, most, texts, &err);
+    int n_sequences = place_all(m, queries, n, most, sequences, &err);
     m->n = m->n_out = 0;
-    if (m->failed || write(m, texts, n_texts, l, &spent, &err) != 0) {
+    if (m->failed || write(m, sequences, n_sequences, l, &spent, &err) != 0) {
         m->failed = true;
         kin_log(KIN_LOG_WARN, "the draft model is disabled: %s", err.text);
     }
@@ -503,18 +504,18 @@ static kin_draft_spent work(kin_draft_model *m, const kin_draft_wish *wishes, in
     return spent;
 }
 
-kin_draft_spent kin_draft_model_propose(kin_draft_model *m, const kin_draft_wish *wishes, int n, const kin_draft_limits *l) {
-    return work(m, wishes, n, l->most, l, write_drafts);
+kin_draft_spent kin_draft_model_propose(kin_draft_model *m, const kin_draft_query *queries, int n, const kin_draft_limits *l) {
+    return work(m, queries, n, l->most, l, write_drafts);
 }
 
-kin_draft_spent kin_draft_model_go_on(kin_draft_model *m, const kin_draft_wish *wishes, int n, const kin_draft_limits *l) {
-    return work(m, wishes, n, KIN_DRAFT_MAX, l, write_ahead);
+kin_draft_spent kin_draft_model_go_on(kin_draft_model *m, const kin_draft_query *queries, int n, const kin_draft_limits *l) {
+    return work(m, queries, n, KIN_DRAFT_MAX, l, write_ahead);
 }
 
-int kin_draft_model_n_known(const kin_draft_model *m, const kin_draft_wish *w) {
-    for (int i = 0; i < KIN_DRAFT_MODEL_MAX_TEXTS; i++) {
+int kin_draft_model_n_known(const kin_draft_model *m, const kin_draft_query *w) {
+    for (int i = 0; i < KIN_DRAFT_MODEL_MAX_SEQUENCES; i++) {
         const slot *s = &m->slots[i];
-        if (s->lives && s->text == w->text) return n_useful(s, w) >= w->n ? s->n + 1 - w->n : 0;
+        if (s->lives && s->sequence == w->sequence) return n_useful(s, w) >= w->n ? s->n + 1 - w->n : 0;
     }
     return 0;
 }

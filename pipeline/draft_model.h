@@ -22,7 +22,7 @@
 typedef struct kin_draft_model kin_draft_model;
 
 enum {
-    KIN_DRAFT_MODEL_MAX_TEXTS = KIN_DRAFT_MAX + 1,
+    KIN_DRAFT_MODEL_MAX_SEQUENCES = KIN_DRAFT_MAX + 1,
     KIN_DRAFT_MODEL_BATCH = 128, // a good number of tokens per pass: its buffers are small
 };
 
@@ -49,13 +49,13 @@ void kin_draft_model_close(kin_draft_model *model); // NULL is allowed
 uint64_t kin_draft_model_bytes(const kin_draft_model *model);
 
 // A pending query: a sequence that needs drafts.
-typedef struct kin_draft_wish {
-    uint64_t text;         // the sequence's number, unique while it lives
+typedef struct kin_draft_query {
+    uint64_t sequence;     // the sequence's number, unique while it lives
     const int32_t *tokens; // [n] tokens so far
     int n;
     int most;       // most drafted tokens it has room for
     kin_draft *out; // unchanged if the model has no draft
-} kin_draft_wish;
+} kin_draft_query;
 
 // Time of a call, in seconds. `first`: the pass that reads new tokens of the sequences, if they are few; `further`: the passes
 // behind it, with one token of each sequence. n_passes, n_tokens: over all kinds of passes.
@@ -64,12 +64,12 @@ typedef struct kin_draft_spent {
     int n_passes, n_tokens;
     struct {
         double took_s;
-        int n, n_texts; // passes, and the sum of the sequences in them
+        int n, n_sequences; // passes, and the sum of the sequences in them
     } first, further;
 } kin_draft_spent;
 
-// Makes drafts for n sequences, at most KIN_DRAFT_MODEL_MAX_TEXTS.
-kin_draft_spent kin_draft_model_propose(kin_draft_model *model, const kin_draft_wish *wishes, int n,
+// Makes drafts for n sequences, at most KIN_DRAFT_MODEL_MAX_SEQUENCES.
+kin_draft_spent kin_draft_model_propose(kin_draft_model *model, const kin_draft_query *queries, int n,
                                         const kin_draft_limits *limits);
 
 // Runs one pass while a step verifies the sequences' drafts, as if all of them were right, with the tokens that the model finds
@@ -77,15 +77,15 @@ kin_draft_spent kin_draft_model_propose(kin_draft_model *model, const kin_draft_
 // first, for at most limits->catch_up_s. limits: at most `most` tokens behind a sequence become known (0: there is only time to
 // read); `least` is the probability of being right that they need. `out` of the queries is not used. No pass: there is nothing to
 // do.
-kin_draft_spent kin_draft_model_go_on(kin_draft_model *model, const kin_draft_wish *wishes, int n,
+kin_draft_spent kin_draft_model_go_on(kin_draft_model *model, const kin_draft_query *queries, int n,
                                       const kin_draft_limits *limits);
 
 // Returns how many drafted tokens for the sequence are known without a pass.
-int kin_draft_model_n_known(const kin_draft_model *model, const kin_draft_wish *wish);
+int kin_draft_model_n_known(const kin_draft_model *model, const kin_draft_query *query);
 
 // For measurements with random weights: the model takes its usual time, but proposes this source's guesses where there are any.
 // Borrowed; NULL: its own.
 void kin_draft_model_prompt(kin_draft_model *model, const kin_draft_source *source);
 
 // Marks the sequence as ended.
-void kin_draft_model_end(kin_draft_model *model, uint64_t text);
+void kin_draft_model_end(kin_draft_model *model, uint64_t sequence);

@@ -180,7 +180,7 @@ static int open_instance(kin_engine_instance *s, const kin_proto_plan *plan, con
     s->n_rounds = plan->n_rounds;
     if (kin_stage_executor_open(&s->executor, &po, err) != 0) return KIN_FAIL;
     if (kin_worker_open(&s->worker, s->executor, &steps, o->pool, err) != 0) return KIN_FAIL;
-    if (kin_share_is_whole(&s->share)) kin_worker_look_ahead(s->worker, o->in);
+    if (kin_share_is_whole(&s->share)) kin_worker_set_queue(s->worker, o->in);
     return 0;
 }
 
@@ -217,36 +217,36 @@ static bool is_answer(const kin_proto_step *to, const kin_proto_step *answer) {
            answer->n_rows <= to->n_rows;
 }
 
-static int take_remote_step(kin_engine_instance *s, kin_message_buffer *buffer, kin_err *err) {
+static int handle_remote_step(kin_engine_instance *s, kin_message_buffer *buffer, kin_err *err) {
     kin_proto_step m, answer;
     s->got_wrong =
         kin_steps_check(&s->steps, buffer, &m, err) != 0 ||
-        ((m.flags & KIN_PROTO_STEP_POSITIONS) && kin_step_order_take(&s->order, buffer->frame.epoch, m.step, err) != 0);
+        ((m.flags & KIN_PROTO_STEP_POSITIONS) && kin_step_order_accept(&s->order, buffer->frame.epoch, m.step, err) != 0);
     if (s->got_wrong) return KIN_FAIL;
     if (m.flags & KIN_PROTO_STEP_POSITIONS) s->stats.n_tokens += m.n_tokens;
-    if (s->remote->take(s->remote->user, buffer, err) != 0) return KIN_FAIL;
+    if (s->remote->handle(s->remote->user, buffer, err) != 0) return KIN_FAIL;
     if (kin_steps_check(&s->steps, buffer, &answer, err) != 0) return kin_err_prefix(err, "the result of a step");
     return is_answer(&m, &answer) ? 0 : kin_err_set(err, "the result belongs to another step");
 }
 
-static int take_remote_pages(kin_engine_instance *s, kin_message_buffer *buffer, kin_err *err) {
+static int handle_remote_pages(kin_engine_instance *s, kin_message_buffer *buffer, kin_err *err) {
     kin_proto_pages m, answer;
     kin_page_request request;
     kin_batch batch;
     s->got_wrong = kin_steps_unpack_pages(&s->steps, buffer, &m, &request, s->ops, &batch, err) != 0 ||
-                   kin_step_order_take(&s->order, buffer->frame.epoch, m.step, err) != 0;
+                   kin_step_order_accept(&s->order, buffer->frame.epoch, m.step, err) != 0;
     if (s->got_wrong) return KIN_FAIL;
-    if (s->remote->take(s->remote->user, buffer, err) != 0) return KIN_FAIL;
+    if (s->remote->handle(s->remote->user, buffer, err) != 0) return KIN_FAIL;
     if (kin_steps_unpack_pages(&s->steps, buffer, &answer, &request, s->ops, &batch, err) != 0)
         return kin_err_prefix(err, "the answer to a page request");
     bool fits = answer.step == m.step && answer.n_pages == m.n_pages && answer.n_ops == m.n_ops && answer.n_good <= m.n_good;
     return fits ? 0 : kin_err_set(err, "the answer belongs to other pages");
 }
 
-static int take_remote(kin_engine_instance *s, kin_message_buffer **buffer, kin_err *err) {
+static int handle_remote(kin_engine_instance *s, kin_message_buffer **buffer, kin_err *err) {
     kin_time begun = kin_clock_now();
     bool is_step = (*buffer)->frame.type == KIN_FRAME_STEP;
-    int rc = is_step ? take_remote_step(s, *buffer, err) : take_remote_pages(s, *buffer, err);
+    int rc = is_step ? handle_remote_step(s, *buffer, err) : handle_remote_pages(s, *buffer, err);
     if (is_step) s->stats.compute_ns += kin_clock_now() - begun;
     s->stats.n_steps += is_step;
     if (rc == 0) return 0;
@@ -255,8 +255,8 @@ static int take_remote(kin_engine_instance *s, kin_message_buffer **buffer, kin_
     return KIN_FAIL;
 }
 
-int kin_engine_instance_take(kin_engine_instance *s, kin_message_buffer **buffer, kin_err *err) {
-    return s->remote ? take_remote(s, buffer, err) : kin_worker_take(s->worker, buffer, err);
+int kin_engine_instance_handle(kin_engine_instance *s, kin_message_buffer **buffer, kin_err *err) {
+    return s->remote ? handle_remote(s, buffer, err) : kin_worker_handle(s->worker, buffer, err);
 }
 
 int kin_engine_instance_reset(kin_engine_instance *s, kin_err *err) {
@@ -309,6 +309,6 @@ bool kin_engine_instance_get_memory(const kin_engine_instance *s, kin_shard_memo
     return s->shard && kin_shard_get_memory(s->shard, memory);
 }
 
-size_t kin_engine_instance_take_intervals(kin_engine_instance *s, kin_stream_record record, kin_interval *out, size_t n_max) {
-    return s->shard ? kin_shard_take_intervals(s->shard, record, out, n_max) : 0;
+size_t kin_engine_instance_pop_intervals(kin_engine_instance *s, kin_stream_record record, kin_interval *out, size_t n_max) {
+    return s->shard ? kin_shard_pop_intervals(s->shard, record, out, n_max) : 0;
 }

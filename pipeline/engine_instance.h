@@ -25,7 +25,7 @@ typedef struct kin_engine_instance_options {
     const kin_arrival *arrival; // for weights that are not in the files yet, borrowed until close; NULL: all are there
     kin_sum sum;                // for plans with a group; zeros: this device takes part in none
     kin_message_pool *pool;
-    kin_message_queue *in;           // see kin_worker_look_ahead; NULL: not used
+    kin_message_queue *in;           // see kin_worker_set_queue; NULL: not used
     const kin_remote_engine *remote; // computes instead of this process, borrowed; NULL: none
     atomic_bool *stop;
     atomic_uint *n_signs; // see kin_device_options
@@ -44,8 +44,8 @@ void kin_engine_instance_close(kin_engine_instance *instance);
 int kin_engine_instance_prepack(const kin_proto_plan *plan, const kin_engine_instance_options *options, const kin_windows *but,
                                 const atomic_bool *stop, kin_packed **held, kin_err *err);
 
-// See kin_worker_take.
-int kin_engine_instance_take(kin_engine_instance *instance, kin_message_buffer **buffer, kin_err *err);
+// See kin_worker_handle.
+int kin_engine_instance_handle(kin_engine_instance *instance, kin_message_buffer **buffer, kin_err *err);
 bool kin_engine_instance_got_wrong(const kin_engine_instance *instance); // see kin_worker_got_wrong
 // Resets to the state after open: no step, an empty KV cache. Only a remote engine may fail.
 int kin_engine_instance_reset(kin_engine_instance *instance, kin_err *err);
@@ -64,9 +64,9 @@ kin_shard_stats kin_engine_instance_stats(const kin_engine_instance *instance);
 // See kin_shard_get_memory.
 bool kin_engine_instance_get_memory(const kin_engine_instance *instance, kin_shard_memory *memory);
 
-// Returns when weights were read from the disk, and waited for: see kin_stream_take_intervals.
-size_t kin_engine_instance_take_intervals(kin_engine_instance *instance, kin_stream_record record, kin_interval *out,
-                                          size_t n_max);
+// Returns when weights were read from the disk, and waited for: see kin_stream_pop_intervals.
+size_t kin_engine_instance_pop_intervals(kin_engine_instance *instance, kin_stream_record record, kin_interval *out,
+                                         size_t n_max);
 
 // Converts the windows of a plan and their rounds. Fails if they do not fit a model with n_layer layers.
 int kin_engine_instance_windows(const kin_proto_plan *plan, int n_layer, kin_member_windows *out, kin_err *err);

@@ -40,7 +40,7 @@ struct kin_exchange {
         kin_tls *tls;
     } given[KIN_SHARE_RANKS]; // until the computing thread takes them
     int n_given;              // for this place
-    bool is_taken;            // the computing thread has taken them
+    bool is_accepted;         // the computing thread has taken them
 
     atomic_uint epoch; // of the place
 
@@ -102,7 +102,7 @@ void kin_exchange_enter(kin_exchange *x, const kin_exchange_place *place) {
     if (x->place.epoch != place->epoch) {
         drop_given(x);
         x->n_given = 0;
-        x->is_taken = false;
+        x->is_accepted = false;
     }
     x->place = *place;
     atomic_store(&x->epoch, place->epoch);
@@ -111,7 +111,7 @@ void kin_exchange_enter(kin_exchange *x, const kin_exchange_place *place) {
 
 void kin_exchange_give(kin_exchange *x, uint32_t epoch, int rank, int fd, kin_tls *tls) {
     pthread_mutex_lock(&x->mutex);
-    bool fits = epoch == x->place.epoch && !x->is_taken;
+    bool fits = epoch == x->place.epoch && !x->is_accepted;
     if (fits) {
         if (x->given[rank].fd < 0) x->n_given++;
         drop_given_of(x, rank);
@@ -134,7 +134,7 @@ bool kin_exchange_is_complete(kin_exchange *x) {
 // ---- steps
 
 // Takes over the connections for the epoch in use.
-static int take_connections(kin_exchange *x, kin_err *err) {
+static int accept_connections(kin_exchange *x, kin_err *err) {
     for (int r = 0; r < KIN_SHARE_RANKS; r++) drop_peer(&x->peers[r]);
     pthread_mutex_lock(&x->mutex);
     x->at = x->place;
@@ -144,7 +144,7 @@ static int take_connections(kin_exchange *x, kin_err *err) {
         x->given[r].fd = -1;
         x->given[r].tls = NULL;
     }
-    x->is_taken = x->is_taken || fits;
+    x->is_accepted = x->is_accepted || fits;
     pthread_mutex_unlock(&x->mutex);
     return fits ? 0 : kin_err_set(err, "the group is not connected");
 }
@@ -189,7 +189,7 @@ static int begin_frame(kin_exchange *x, peer *p, kin_err *err) {
 }
 
 // Handles a complete frame. Frames of the former link are skipped.
-static int take_frame(peer *p, kin_err *err) {
+static int handle_frame(peer *p, kin_err *err) {
     p->n_header = p->n_payload = 0;
     switch (p->frame.type) {
     case KIN_FRAME_PING:
@@ -212,7 +212,7 @@ static int read_some(kin_exchange *x, peer *p, size_t *n, kin_err *err) {
             return KIN_FAIL;
         p->n_payload += *n;
     }
-    return p->n_header == KIN_FRAME_HEADER && p->n_payload == p->frame.length ? take_frame(p, err) : 0;
+    return p->n_header == KIN_FRAME_HEADER && p->n_payload == p->frame.length ? handle_frame(p, err) : 0;
 }
 
 // Reads until there is a message, or no more bytes for now.
@@ -235,7 +235,7 @@ static int fail_peer(int rank, kin_err *err) {
 }
 
 // Polls all connections once. *done: nothing is left to send, and there is a message from each device in `from`.
-static int look(kin_exchange *x, uint32_t from, bool *moved, bool *done, kin_err *err) {
+static int poll_peers(kin_exchange *x, uint32_t from, bool *moved, bool *done, kin_err *err) {
     *moved = false;
     *done = true;
     for (int r = 0; r < x->at.n_ranks; r++) {
@@ -269,7 +269,7 @@ static int wait_for(kin_exchange *x, uint32_t from, kin_err *err) {
     kin_time moved_at = kin_clock_now();
     for (;;) {
         bool moved, done;
-        if (look(x, from, &moved, &done, err) != 0) return KIN_FAIL;
+        if (poll_peers(x, from, &moved, &done, err) != 0) return KIN_FAIL;
         if (done) return 0;
         if (atomic_load(&x->epoch) != x->used) return kin_err_set(err, "the group's plan is over");
         if (is_stopped(x)) return kin_err_set(err, "stopped");
@@ -330,7 +330,7 @@ static int get(kin_exchange *x, int from, float *values, size_t n, kin_err *err)
     return 0;
 }
 
-static int receive(kin_exchange *x, int from, float *values, size_t n, kin_err *err) {
+static int receive_values(kin_exchange *x, int from, float *values, size_t n, kin_err *err) {
     return wait_for(x, bit(from), err) == 0 ? get(x, from, values, n, err) : KIN_FAIL;
 }
 
@@ -372,7 +372,7 @@ static int sum_by_mesh(kin_exchange *x, float *v, size_t n, kin_err *err) {
 
 static int sum_by_star(kin_exchange *x, float *v, size_t n, kin_err *err) {
     int hub = x->at.n_ranks - 1;
-    if (x->at.rank != hub) return post(x, hub, v, n, err) == 0 ? receive(x, hub, v, n, err) : KIN_FAIL;
+    if (x->at.rank != hub) return post(x, hub, v, n, err) == 0 ? receive_values(x, hub, v, n, err) : KIN_FAIL;
     round_as_sent(x, v, n);
     if (wait_for(x, others(x), err) != 0 || add_in_order(x, v, n, err) != 0) return KIN_FAIL;
     return post_to_others(x, v, n, err) == 0 ? wait_for(x, 0, err) : KIN_FAIL;
@@ -382,10 +382,10 @@ static int sum_by_tree(kin_exchange *x, float *v, size_t n, kin_err *err) {
     int rank = x->at.rank, step = 1;
     for (; step < x->at.n_ranks && rank % (2 * step) == 0; step *= 2) {
         if (rank + step >= x->at.n_ranks) continue;
-        if (receive(x, rank + step, x->part, n, err) != 0) return KIN_FAIL;
+        if (receive_values(x, rank + step, x->part, n, err) != 0) return KIN_FAIL;
         add_to(v, x->part, n);
     }
-    if (rank > 0 && (post(x, rank - step, v, n, err) != 0 || receive(x, rank - step, v, n, err) != 0)) return KIN_FAIL;
+    if (rank > 0 && (post(x, rank - step, v, n, err) != 0 || receive_values(x, rank - step, v, n, err) != 0)) return KIN_FAIL;
     if (rank == 0) round_as_sent(x, v, n);
     for (step /= 2; step > 0; step /= 2) {
         if (rank + step < x->at.n_ranks && post(x, rank + step, v, n, err) != 0) return KIN_FAIL;
@@ -407,7 +407,7 @@ static int pass_round(kin_exchange *x, float *v, size_t n, int out, int in, bool
     size_t begin, count = piece_of(x, out, n, &begin);
     if (post(x, (x->at.rank + 1) % n_ranks, v + begin, count, err) != 0) return KIN_FAIL;
     count = piece_of(x, in, n, &begin);
-    if (receive(x, (x->at.rank + n_ranks - 1) % n_ranks, adds ? x->part : v + begin, count, err) != 0) return KIN_FAIL;
+    if (receive_values(x, (x->at.rank + n_ranks - 1) % n_ranks, adds ? x->part : v + begin, count, err) != 0) return KIN_FAIL;
     if (adds) add_to(v + begin, x->part, count);
     return 0;
 }
@@ -440,19 +440,19 @@ static int grow(kin_exchange *x, size_t n, kin_err *err) {
 }
 
 static int sum_up(kin_exchange *x, float *v, size_t n, kin_err *err) {
-    static int (*const ways[KIN_PROTO_ALLREDUCE_N])(kin_exchange * x, float *v, size_t n, kin_err *err) = {
+    static int (*const variants[KIN_PROTO_ALLREDUCE_N])(kin_exchange * x, float *v, size_t n, kin_err *err) = {
         [KIN_PROTO_ALLREDUCE_MESH] = sum_by_mesh,
         [KIN_PROTO_ALLREDUCE_STAR] = sum_by_star,
         [KIN_PROTO_ALLREDUCE_TREE] = sum_by_tree,
         [KIN_PROTO_ALLREDUCE_RING] = sum_by_ring,
     };
     if (grow(x, n, err) != 0) return KIN_FAIL;
-    if (x->at.epoch != x->used && take_connections(x, err) != 0) return KIN_FAIL;
+    if (x->at.epoch != x->used && accept_connections(x, err) != 0) return KIN_FAIL;
     size_t unit = kin_activation_unit(x->at.type);
     bool has_pieces = x->at.allreduce != KIN_PROTO_ALLREDUCE_RING || n / unit >= (size_t)x->at.n_ranks;
     if (x->i_sum == KIN_PROTO_MAX_SUMS || n % unit != 0 || !has_pieces)
         return kin_err_set(err, "a sum of this size is not supported");
-    return ways[x->at.allreduce](x, v, n, err);
+    return variants[x->at.allreduce](x, v, n, err);
 }
 
 static int add(void *user, float *v, int n_rows, int n_embd, kin_err *err) {

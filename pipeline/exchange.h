@@ -52,8 +52,8 @@ void kin_exchange_close(kin_exchange *exchange); // NULL is allowed. Call it whe
 // Enters a place. Sums of another epoch fail, including one that waits.
 void kin_exchange_enter(kin_exchange *exchange, const kin_exchange_place *place);
 
-// Takes over the connection to the device of that rank, as kin_link_take returned it; replaces an earlier one. Once the computing
-// thread has taken the connections, further ones are closed.
+// Takes over the connection to the device of that rank, as kin_link_release returned it; replaces an earlier one. Once the
+// computing thread has taken the connections, further ones are closed.
 void kin_exchange_give(kin_exchange *exchange, uint32_t epoch, int rank, int fd, kin_tls *tls);
 
 // True if there are connections to all devices of the group, or if there is no group.

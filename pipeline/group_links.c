@@ -23,20 +23,20 @@ typedef struct partner {
 struct kin_group_links {
     kin_endpoint *endpoint;
     kin_exchange *exchange;
-    kin_group_links_told told;
+    kin_group_links_report report;
     void *user;
     uint32_t epoch;
     kin_proto_group group;
     partner partners[KIN_PROTO_MAX_RANKS];
 };
 
-int kin_group_links_open(kin_group_links **out, kin_endpoint *endpoint, kin_exchange *exchange, kin_group_links_told told,
+int kin_group_links_open(kin_group_links **out, kin_endpoint *endpoint, kin_exchange *exchange, kin_group_links_report report,
                          void *user, kin_err *err) {
     kin_group_links *g = *out = calloc(1, sizeof *g);
     if (!g) return kin_err_set(err, "out of memory");
     g->endpoint = endpoint;
     g->exchange = exchange;
-    g->told = told;
+    g->report = report;
     g->user = user;
     for (int r = 0; r < KIN_PROTO_MAX_RANKS; r++) g->partners[r] = (partner){.of = g, .rank = r};
     return 0;
@@ -58,7 +58,7 @@ void kin_group_links_close(kin_group_links *g) {
 static void fail(partner *p, const char *reason) {
     char sentence[KIN_PROTO_MAX_REASON];
     snprintf(sentence, sizeof sentence, "no link to device %d of its group (%s)", p->rank + 1, reason);
-    p->of->told(p->of->user, p->of->epoch, false, sentence);
+    p->of->report(p->of->user, p->of->epoch, false, sentence);
 }
 
 // Gives the connection of a link that was accepted, by this or the other side, to the exchange.
@@ -67,14 +67,14 @@ static void hand_over(partner *p, kin_link *link) {
     kin_err err;
     kin_tls *tls;
     int fd;
-    if (kin_link_take(link, &fd, &tls, &err) != 0) {
+    if (kin_link_release(link, &fd, &tls, &err) != 0) {
         kin_link_close(link, err.text);
         fail(p, err.text);
         return;
     }
     kin_exchange_give(g->exchange, g->epoch, p->rank, fd, tls);
     p->is_there = true;
-    if (kin_group_links_is_complete(g)) g->told(g->user, g->epoch, true, "");
+    if (kin_group_links_is_complete(g)) g->report(g->user, g->epoch, true, "");
 }
 
 // ---- devices with a higher rank
@@ -127,7 +127,7 @@ static int rank_of(const kin_group_links *g, const kin_proto_id *id) {
     return -1;
 }
 
-void kin_group_links_take(kin_group_links *g, kin_link *link, uint32_t epoch, const kin_proto_open *open) {
+void kin_group_links_accept(kin_group_links *g, kin_link *link, uint32_t epoch, const kin_proto_open *open) {
     if (g->epoch == 0 || epoch != g->epoch) {
         kin_endpoint_refuse(link, "busy: this device is not in that epoch");
         return;

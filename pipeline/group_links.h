@@ -14,10 +14,10 @@
 typedef struct kin_group_links kin_group_links;
 
 // Called when all links are open, or when one failed, with the reason; failed links are retried.
-typedef void (*kin_group_links_told)(void *user, uint32_t epoch, bool is_complete, const char *reason);
+typedef void (*kin_group_links_report)(void *user, uint32_t epoch, bool is_complete, const char *reason);
 
 // The endpoint and the exchange are borrowed until close.
-int kin_group_links_open(kin_group_links **out, kin_endpoint *endpoint, kin_exchange *exchange, kin_group_links_told told,
+int kin_group_links_open(kin_group_links **out, kin_endpoint *endpoint, kin_exchange *exchange, kin_group_links_report report,
                          void *user, kin_err *err);
 void kin_group_links_close(kin_group_links *links); // NULL is allowed
 
@@ -31,4 +31,4 @@ bool kin_group_links_is_complete(const kin_group_links *links);
 void kin_group_links_tick(kin_group_links *links);
 
 // Accepts or refuses a link of role GROUP that another process opened.
-void kin_group_links_take(kin_group_links *links, kin_link *link, uint32_t epoch, const kin_proto_open *open);
+void kin_group_links_accept(kin_group_links *links, kin_link *link, uint32_t epoch, const kin_proto_open *open);

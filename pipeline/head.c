@@ -52,7 +52,7 @@ struct kin_head {
     kin_interval stalls[KIN_BUSY_KEPT];
     kin_head_counts own_counts; // used if the ring brings none
     kin_step_timing timing;
-    bool was_alone;                  // of the step being timed: no other was in flight so far
+    bool was_only_step;              // of the step being timed: no other was in flight so far
     waits waits[MOST_WAIT_ROWS + 1]; // by the step's tokens; 0: all larger ones
     // Step numbers are consecutive and never reused, so whatever comes back of a dropped step is recognized.
     uint64_t next_step;
@@ -326,8 +326,8 @@ static int send_step(kin_head *h, const kin_head_step *s, uint64_t step, kin_err
 
 int kin_head_send(kin_head *h, const kin_head_step *s, uint64_t *number, kin_err *err) {
     kin_assert(s->n > 0 && s->n <= h->n_batch && s->n_out <= s->n && kin_head_has_room(h));
-    h->was_alone = n_steps_in_flight(h) == 0;
-    if (h->was_alone) kin_step_timing_begin(&h->timing, kin_clock_now());
+    h->was_only_step = n_steps_in_flight(h) == 0;
+    if (h->was_only_step) kin_step_timing_begin(&h->timing, kin_clock_now());
     *number = h->next_step;
     if (send_step(h, s, *number, err) == 0) return 0;
     give_up(h);
@@ -384,7 +384,7 @@ static void computed(kin_head *h, uint64_t step, int round, kin_time begun) {
     end_work(h, now);
     atomic_fetch_add(&h->ring.counts->compute_ns, now - begun);
     if (!kin_trace_is_on(h->trace)) return;
-    size_t n = kin_shard_take_intervals(h->ring.shard, KIN_STREAM_STALLS, h->stalls, KIN_BUSY_KEPT);
+    size_t n = kin_shard_pop_intervals(h->ring.shard, KIN_STREAM_STALLS, h->stalls, KIN_BUSY_KEPT);
     kin_trace_add_compute(h->trace, step, round, begun, now, h->stalls, n);
 }
 
@@ -436,8 +436,8 @@ int kin_head_project(kin_head *h, int n, const float *hidden, float *logits, kin
     return kin_shard_project(h->ring.shard, n, hidden, logits, err);
 }
 
-void kin_head_count_texts(kin_head *h, uint64_t n_begun, int n_running) {
-    atomic_store(&h->ring.counts->n_texts, n_begun);
+void kin_head_count_sequences(kin_head *h, uint64_t n_begun, int n_running) {
+    atomic_store(&h->ring.counts->n_sequences, n_begun);
     atomic_store(&h->ring.counts->n_running, (uint64_t)n_running);
 }
 
@@ -447,7 +447,7 @@ static void count_step(kin_head *h, const flight *f) {
     atomic_fetch_add(&h->ring.counts->n_prompt, (uint64_t)f->n_prompt);
     atomic_fetch_add(&h->ring.counts->n_generated, (uint64_t)n_tokens);
     if (is_token) atomic_store(&h->ring.counts->token_pos, (uint64_t)f->pos[0]);
-    if (n_steps_in_flight(h) == 0) end_step(h, is_token && h->was_alone);
+    if (n_steps_in_flight(h) == 0) end_step(h, is_token && h->was_only_step);
 }
 
 // Finishes the oldest flight if it is a request for pages that came back. These go round once, and so overtake steps of several
@@ -461,7 +461,7 @@ static bool end_pages(kin_head *h) {
 }
 
 // n_good: of the other members.
-static int take_pages(kin_head *h, flight *f, int n_good, kin_err *err) {
+static int finish_pages(kin_head *h, flight *f, int n_good, kin_err *err) {
     f->n_good = min_int(f->n_good, n_good);
     f->is_back = true;
     if (!f->has_later) return 0;
@@ -478,9 +478,9 @@ static int take_pages(kin_head *h, flight *f, int n_good, kin_err *err) {
 
 // Handles a step that came back at the end of a round: runs the head's window, then the next round or the output. *done: it was
 // the last round.
-static int take_hop(kin_head *h, kin_hop *hop, bool *done, kin_err *err) {
+static int handle_hop(kin_head *h, kin_hop *hop, bool *done, kin_err *err) {
     flight *f = flight_of(h, hop->step);
-    if (f->batch.pages) return take_pages(h, f, hop->n_good, err);
+    if (f->batch.pages) return finish_pages(h, f, hop->n_good, err);
     if (!kin_stage_executor_has(h->ring.executor, hop->step)) { // forgotten: the steps sent before it are done
         if (check_order(h, hop->step, err) != 0) return KIN_FAIL;
         h->has_states = false;
@@ -554,7 +554,7 @@ int kin_head_receive(kin_head *h, const kin_head_meanwhile *meanwhile, uint64_t 
         if (rc == 0 && hop.step < h->done_step) continue; // it was dropped
         if (rc == 0 && hop.step >= h->next_step)
             rc = kin_err_set(err, "ring: step %llu was never sent", (unsigned long long)hop.step);
-        if (rc == 0) rc = take_hop(h, &hop, &done, err);
+        if (rc == 0) rc = handle_hop(h, &hop, &done, err);
         if (rc != 0) {
             give_up(h);
             return KIN_FAIL;

@@ -27,8 +27,8 @@ typedef struct kin_head_counts {
     atomic_uint_fast64_t compute_ns, wait_ns;
     // Medians over the last tokens since the ring was set, as in kin_token_times.
     atomic_uint_fast64_t token_compute_ns, token_stall_ns, token_disk_ns, token_disk_bytes, token_total_ns;
-    atomic_uint_fast64_t token_pos;          // position of the last one
-    atomic_uint_fast64_t n_texts, n_running; // sequences started so far; sequences running now
+    atomic_uint_fast64_t token_pos;              // position of the last one
+    atomic_uint_fast64_t n_sequences, n_running; // sequences started so far; sequences running now
 } kin_head_counts;
 
 // The other members, and the head's own share of the work. It can change between two requests.
@@ -48,7 +48,7 @@ int kin_head_open(kin_head **out, const kin_model *model, const kin_head_ring *r
 void kin_head_close(kin_head *head);
 
 // Updates the head's counters of sequences: started so far, and running now.
-void kin_head_count_texts(kin_head *head, uint64_t n_begun, int n_running);
+void kin_head_count_sequences(kin_head *head, uint64_t n_begun, int n_running);
 
 // Switches to another ring; no step may be in flight. The contents of the KV cache are lost.
 void kin_head_set_ring(kin_head *head, const kin_head_ring *ring);

@@ -54,7 +54,7 @@ static int send(void *user, const kin_hop *hop, const kin_batch *batch, const fl
     return 0;
 }
 
-static int receive(void *user, kin_hop *hop, float *x, kin_err *err) {
+static int receive_loopback(void *user, kin_hop *hop, float *x, kin_err *err) {
     kin_loopback *a = user;
     if (a->n == 0) return kin_err_set(err, "no step is in flight");
     const waiting *w = &a->queue[a->first];
@@ -76,7 +76,7 @@ static void drop(void *user) {
 }
 
 kin_ring_transport kin_loopback_transport(kin_loopback *a) {
-    return (kin_ring_transport){.user = a, .send = send, .receive = receive, .is_here = is_here, .drop = drop};
+    return (kin_ring_transport){.user = a, .send = send, .receive = receive_loopback, .is_here = is_here, .drop = drop};
 }
 
 int kin_loopback_head_open(kin_loopback_head *out, const kin_model *model, kin_shard *shard, int n_batch, kin_err *err) {

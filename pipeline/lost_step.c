@@ -18,16 +18,16 @@ static void begin_quiet(kin_lost_step *l, kin_time now) {
     l->is_late = false;
 }
 
-bool kin_lost_step_look(kin_lost_step *l, kin_time now, uint32_t epoch, const kin_step_place *own) {
+bool kin_lost_step_is_due(kin_lost_step *l, kin_time now, uint32_t epoch, const kin_step_place *own) {
     if (epoch != l->epoch) *l = (kin_lost_step){.epoch = epoch};
     bool is_out = epoch && own->n_left > own->n_came, has_come = own->n_came != l->n_came;
-    bool was_away = l->looked_at && now - l->looked_at > ns(GAP_MS);
+    bool was_away = l->checked_at && now - l->checked_at > ns(GAP_MS);
     l->n_signs += has_come;
     l->n_left = own->n_left;
     l->n_came = own->n_came;
-    l->looked_at = now;
+    l->checked_at = now;
     l->watchdog.least_ns = ns(KIN_LOST_STEP_MOST_MS);
-    bool is_late = kin_watchdog_look(&l->watchdog, now, is_out, l->n_signs);
+    bool is_late = kin_watchdog_check(&l->watchdog, now, is_out, l->n_signs);
     if (!is_out || has_come || was_away || !l->quiet_since) begin_quiet(l, now);
     l->is_late = l->is_late || is_late;
     if (!is_out || now - l->quiet_since < ns(KIN_LOST_STEP_ASK_MS)) return false;
@@ -96,8 +96,8 @@ static kin_lost_step_found find_late(const kin_lost_step *l, int n) {
     return (kin_lost_step_found){.kind = KIN_LOST_STEP_STAYS, .member = i};
 }
 
-kin_lost_step_found kin_lost_step_take(kin_lost_step *l, kin_time now, const kin_step_place *places, int n,
-                                       const kin_step_place *own) {
+kin_lost_step_found kin_lost_step_compare(kin_lost_step *l, kin_time now, const kin_step_place *places, int n,
+                                          const kin_step_place *own) {
     kin_assert(n > 0 && n <= KIN_LOST_STEP_MEMBERS);
     kin_lost_step_found found = {.kind = KIN_LOST_STEP_NONE};
     if (!l->asked_at || own->n_came != l->n_came) return found; // something has come since they were asked

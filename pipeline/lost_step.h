@@ -63,7 +63,7 @@ typedef struct kin_lost_step {
     kin_watchdog watchdog;
     unsigned n_signs;
     uint32_t n_left, n_came;                          // of the head
-    kin_time looked_at, quiet_since;                  // quiet_since: when the last frame came back, or the silence was reset
+    kin_time checked_at, quiet_since;                 // quiet_since: when the last frame came back, or the silence was reset
     kin_time asked_at;                                // 0: not asked since quiet_since
     kin_step_place before[KIN_LOST_STEP_MEMBERS + 1]; // the last answers, by member; the head's behind them
     int n_before;                                     // number of answers; 0: none
@@ -73,8 +73,8 @@ typedef struct kin_lost_step {
 
 // Call it several times a second. own: the head's counts, of frames sent to the first member (n_left) and received from the last
 // one (n_came), both 0 while nothing is computed. A new epoch resets the state. True: ask the members now.
-bool kin_lost_step_look(kin_lost_step *lost, kin_time now, uint32_t epoch, const kin_step_place *own);
+bool kin_lost_step_is_due(kin_lost_step *lost, kin_time now, uint32_t epoch, const kin_step_place *own);
 
 // Evaluates the members' answers, in the order of the ring // [n], and the head's own counts.
-kin_lost_step_found kin_lost_step_take(kin_lost_step *lost, kin_time now, const kin_step_place *places, int n,
-                                       const kin_step_place *own);
+kin_lost_step_found kin_lost_step_compare(kin_lost_step *lost, kin_time now, const kin_step_place *places, int n,
+                                          const kin_step_place *own);

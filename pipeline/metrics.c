@@ -106,7 +106,7 @@ void kin_metrics_begin(kin_metrics *v, const kin_message_buffer *buffer, const k
     if (v->in_step) timing_begin(v, buffer, instance);
 }
 
-void kin_metrics_take_instance(kin_metrics *v) {
+void kin_metrics_reset_instance(kin_metrics *v) {
     v->timing = (kin_step_timing){0};
 }
 
@@ -115,7 +115,7 @@ void kin_metrics_end(kin_metrics *v, kin_engine_instance *instance) {
     kin_time now = kin_clock_now();
     timing_end(v, instance, now);
     if (!kin_trace_is_on(v->trace)) return;
-    size_t n = kin_engine_instance_take_intervals(instance, KIN_STREAM_STALLS, v->stalls, KIN_BUSY_KEPT);
+    size_t n = kin_engine_instance_pop_intervals(instance, KIN_STREAM_STALLS, v->stalls, KIN_BUSY_KEPT);
     kin_trace_add_compute(v->trace, v->step, v->round, v->begun, now, v->stalls, n);
 }
 
@@ -123,7 +123,7 @@ static void record_disk(kin_metrics *v, kin_engine_instance *instance) {
     kin_interval intervals[N_INTERVALS];
     size_t n;
     do {
-        n = kin_engine_instance_take_intervals(instance, KIN_STREAM_READS, intervals, N_INTERVALS);
+        n = kin_engine_instance_pop_intervals(instance, KIN_STREAM_READS, intervals, N_INTERVALS);
         kin_trace_add_disk(v->trace, intervals, n);
     } while (n == N_INTERVALS);
 }

@@ -28,7 +28,7 @@ void kin_metrics_begin(kin_metrics *metrics, const kin_message_buffer *buffer, c
 void kin_metrics_end(kin_metrics *metrics, kin_engine_instance *instance);
 
 // Another instance from now on: resets the step timing.
-void kin_metrics_take_instance(kin_metrics *metrics);
+void kin_metrics_reset_instance(kin_metrics *metrics);
 
 // Call it after each message. instance NULL: none.
 void kin_metrics_publish(kin_metrics *metrics, kin_engine_instance *instance, bool has_computed);

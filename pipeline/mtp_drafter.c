@@ -10,7 +10,7 @@
 #include "model/embed.h"
 
 enum {
-    N_SLOTS = KIN_DRAFT_MODEL_MAX_TEXTS,
+    N_SLOTS = KIN_DRAFT_MODEL_MAX_SEQUENCES,
     ENDED_SLOTS = 4,   // beside the running sequences: their next turns begin there
     LEAST_PREFIX = 8,  // entries that an ended sequence must have in common with a new one
     IDLE_CALLS = 4096, // after which a sequence that brought no states may lose its entries
@@ -20,7 +20,7 @@ enum {
 
 // A sequence of the KV cache.
 typedef struct slot {
-    uint64_t text;
+    uint64_t sequence;
     bool lives;           // the sequence has not ended
     uint64_t used;        // the last call that used it
     int32_t *tokens, *at; // [n] of cap: the token of each entry, and its position in the text
@@ -82,9 +82,9 @@ static int open_arrays(kin_mtp_drafter *d, kin_err *err) {
 int kin_mtp_drafter_open(kin_mtp_drafter **out, const kin_mtp_drafter_options *o, kin_err *err) {
     kin_mtp_drafter *d = *out = calloc(1, sizeof *d);
     if (!d) return kin_err_set(err, "out of memory");
-    const int n_texts = o->n_texts < N_SLOTS ? o->n_texts : N_SLOTS;
-    d->n_slots = n_texts + ENDED_SLOTS < N_SLOTS ? n_texts + ENDED_SLOTS : N_SLOTS;
-    d->n_cells = o->n_ctx + (n_texts > 0 ? n_texts : 1) * KIN_KV_CELLS; // each sequence may end within a block
+    const int n_sequences = o->n_sequences < N_SLOTS ? o->n_sequences : N_SLOTS;
+    d->n_slots = n_sequences + ENDED_SLOTS < N_SLOTS ? n_sequences + ENDED_SLOTS : N_SLOTS;
+    d->n_cells = o->n_ctx + (n_sequences > 0 ? n_sequences : 1) * KIN_KV_CELLS; // each sequence may end within a block
     d->n_batch = o->n_batch > N_SLOTS ? o->n_batch : N_SLOTS;
     d->n_vocab = o->n_vocab < o->model->hp.n_vocab ? o->n_vocab : o->model->hp.n_vocab;
     d->kernels = o->devices->cpu.kernels ? o->devices->cpu.kernels : kin_kernels_choose(err);
@@ -153,9 +153,9 @@ static void cut(kin_mtp_drafter *d, slot *s, int n) {
     d->ops[d->n_ops++] = (kin_kv_op){seq, seq, n};
 }
 
-static slot *find(kin_mtp_drafter *d, uint64_t text) {
+static slot *find(kin_mtp_drafter *d, uint64_t sequence) {
     for (int i = 0; i < d->n_slots; i++)
-        if (d->slots[i].lives && d->slots[i].text == text) return &d->slots[i];
+        if (d->slots[i].lives && d->slots[i].sequence == sequence) return &d->slots[i];
     return NULL;
 }
 
@@ -186,7 +186,7 @@ static slot *begin(kin_mtp_drafter *d, const kin_mtp_states *of) {
     slot *s = best ? best : oldest;
     if (!s) return NULL;
     cut(d, s, best ? n_best : 0);
-    s->text = of->text;
+    s->sequence = of->sequence;
     s->lives = true;
     s->n_states = 0;
     s->first = of->pos;
@@ -222,8 +222,8 @@ static bool reserve(kin_mtp_drafter *d, slot *s, int n) {
     return s->states && tokens && at;
 }
 
-void kin_mtp_drafter_end(kin_mtp_drafter *d, uint64_t text) {
-    slot *s = find(d, text);
+void kin_mtp_drafter_end(kin_mtp_drafter *d, uint64_t sequence) {
+    slot *s = find(d, sequence);
     if (s) s->lives = false;
 }
 
@@ -313,7 +313,7 @@ static void go_to(kin_mtp_drafter *d, slot *s, const kin_mtp_states *of) {
     s->first = of->pos - s->n_states;
 }
 
-static int take(kin_mtp_drafter *d, slot *s, const kin_mtp_states *of, kin_err *err) {
+static int add_states(kin_mtp_drafter *d, slot *s, const kin_mtp_states *of, kin_err *err) {
     if (!reserve(d, s, 1)) return kin_err_set(err, "out of memory");
     go_to(d, s, of);
     for (int i = 0; i < of->n; i++) {
@@ -323,21 +323,21 @@ static int take(kin_mtp_drafter *d, slot *s, const kin_mtp_states *of, kin_err *
     return of->n > 1 ? read_states(d, s, of, err) : 0;
 }
 
-void kin_mtp_drafter_take(kin_mtp_drafter *d, const kin_mtp_states *of) {
+void kin_mtp_drafter_add_states(kin_mtp_drafter *d, const kin_mtp_states *of) {
     kin_err err = {""};
     if (d->failed) return;
-    slot *s = find(d, of->text);
+    slot *s = find(d, of->sequence);
     if (!s) s = begin(d, of);
     if (!s) return;
     s->used = ++d->n_calls;
-    if (take(d, s, of, &err) != 0) give_up(d, &err);
+    if (add_states(d, s, of, &err) != 0) give_up(d, &err);
 }
 
 // ---- drafts
 
 // A sequence that still needs tokens.
 typedef struct writing {
-    const kin_draft_wish *w;
+    const kin_draft_query *w;
     slot *s;
     int row;                 // of the pass's results; -1: none
     int n;                   // tokens of its draft so far, without second choices
@@ -353,34 +353,35 @@ static void want_result(kin_mtp_drafter *d, writing *t) {
 
 // Adds the states of each sequence's last tokens to the pass. Returns the number of sequences, without those that have no states,
 // or KIN_FAIL.
-static int add_last(kin_mtp_drafter *d, const kin_draft_wish *wishes, int n, writing *texts, kin_err *err) {
-    int n_texts = 0;
+static int add_last(kin_mtp_drafter *d, const kin_draft_query *queries, int n, writing *sequences, kin_err *err) {
+    int n_sequences = 0;
     for (int i = 0; i < n; i++) {
-        const kin_draft_wish *w = &wishes[i];
-        slot *s = find(d, w->text);
+        const kin_draft_query *w = &queries[i];
+        slot *s = find(d, w->sequence);
         if (!s || w->most <= 0 || s->first + s->n_states != w->n - 1 || s->n_states == 0) continue;
         if (s->n_states > d->n_batch - d->n - (n - 1 - i)) continue; // so that each of the others has a row
         const int n_before = d->n;
         if (add_known(d, s, w->tokens, w->n, err) != 0) return KIN_FAIL;
         if (d->n == n_before) continue;
-        texts[n_texts] = (writing){.w = w, .s = s, .last = -1, .chance = 1};
-        want_result(d, &texts[n_texts++]);
+        sequences[n_sequences] = (writing){.w = w, .s = s, .last = -1, .chance = 1};
+        want_result(d, &sequences[n_sequences++]);
     }
-    return n_texts;
+    return n_sequences;
 }
 
 // Computes the next token of each sequence from the pass's results.
-static int choose(kin_mtp_drafter *d, kin_head *head, writing *texts, int n, kin_err *err) {
+static int choose(kin_mtp_drafter *d, kin_head *head, writing *sequences, int n, kin_err *err) {
     const int rc = d->block.has_output ? kin_shard_project(d->shard, d->n_out, d->y, d->logits, err)
                                        : kin_head_project(head, d->n_out, d->y, d->logits, err);
     for (int i = 0; i < n && rc == 0; i++)
-        texts[i].choice = kin_draft_choose(d->logits + (size_t)texts[i].row * (size_t)d->block.view.hp.n_vocab, d->n_vocab);
+        sequences[i].choice =
+            kin_draft_choose(d->logits + (size_t)sequences[i].row * (size_t)d->block.view.hp.n_vocab, d->n_vocab);
     return rc;
 }
 
 // Adds the next token to the draft, if it is worth its time, and the second choice beside it, if that is worth a row. False: the
 // draft is complete, or a further token would not be worth its pass.
-static bool take_token(writing *t, const kin_draft_limits *l) {
+static bool draft_token(writing *t, const kin_draft_limits *l) {
     kin_draft *d = t->w->out;
     const int most = l->most < t->w->most ? l->most : t->w->most, parent = t->last;
     const kin_draft_choice *c = &t->choice;
@@ -397,22 +398,22 @@ static bool take_token(writing *t, const kin_draft_limits *l) {
 }
 
 // Adds the token of each sequence that goes on to the next pass, with the state that made it. Returns their number, or KIN_FAIL.
-static int add_drafted(kin_mtp_drafter *d, writing *texts, int n, kin_err *err) {
+static int add_drafted(kin_mtp_drafter *d, writing *sequences, int n, kin_err *err) {
     int n_left = 0;
     for (int i = 0; i < n; i++) {
-        writing t = texts[i];
+        writing t = sequences[i];
         if (!make_room(d, t.s, 1)) continue;
         if (add_row(d, t.s, t.choice.token, d->y + (size_t)t.row * width(d), err) != 0) return KIN_FAIL;
         want_result(d, &t);
-        texts[n_left++] = t;
+        sequences[n_left++] = t;
     }
     return n_left;
 }
 
-static int run_timed(kin_mtp_drafter *d, kin_head *head, writing *texts, int n, bool is_first, kin_draft_spent *spent,
+static int run_timed(kin_mtp_drafter *d, kin_head *head, writing *sequences, int n, bool is_first, kin_draft_spent *spent,
                      kin_err *err) {
     const kin_time begun = kin_clock_now();
-    if (run(d, err) != 0 || choose(d, head, texts, n, err) != 0) return KIN_FAIL;
+    if (run(d, err) != 0 || choose(d, head, sequences, n, err) != 0) return KIN_FAIL;
     const double took_s = kin_clock_ms(begun, kin_clock_now()) / 1e3;
     const bool is_usual = d->n <= FEW_STATES * n; // states that waited long do not count
     spent->n_passes++;
@@ -421,31 +422,31 @@ static int run_timed(kin_mtp_drafter *d, kin_head *head, writing *texts, int n, 
     if (is_first && is_usual) {
         spent->first.took_s = took_s;
         spent->first.n = 1;
-        spent->first.n_texts = n;
+        spent->first.n_sequences = n;
     } else if (!is_first) {
         spent->further.took_s += took_s;
         spent->further.n++;
-        spent->further.n_texts += n;
+        spent->further.n_sequences += n;
     }
     return 0;
 }
 
-static int write_drafts(kin_mtp_drafter *d, kin_head *head, const kin_draft_wish *wishes, int n, const kin_draft_limits *l,
+static int write_drafts(kin_mtp_drafter *d, kin_head *head, const kin_draft_query *queries, int n, const kin_draft_limits *l,
                         kin_draft_spent *spent, kin_err *err) {
-    writing texts[N_SLOTS];
+    writing sequences[N_SLOTS];
     d->n = d->n_out = 0;
-    int n_texts = add_last(d, wishes, n, texts, err);
-    for (bool is_first = true; n_texts > 0; is_first = false) {
+    int n_sequences = add_last(d, queries, n, sequences, err);
+    for (bool is_first = true; n_sequences > 0; is_first = false) {
         int n_left = 0;
-        if (run_timed(d, head, texts, n_texts, is_first, spent, err) != 0) return KIN_FAIL;
-        for (int i = 0; i < n_texts; i++)
-            if (take_token(&texts[i], l)) texts[n_left++] = texts[i];
-        n_texts = add_drafted(d, texts, n_left, err);
+        if (run_timed(d, head, sequences, n_sequences, is_first, spent, err) != 0) return KIN_FAIL;
+        for (int i = 0; i < n_sequences; i++)
+            if (draft_token(&sequences[i], l)) sequences[n_left++] = sequences[i];
+        n_sequences = add_drafted(d, sequences, n_left, err);
     }
-    return n_texts < 0 ? KIN_FAIL : 0;
+    return n_sequences < 0 ? KIN_FAIL : 0;
 }
 
-kin_draft_spent kin_mtp_drafter_propose(kin_mtp_drafter *d, kin_head *head, const kin_draft_wish *wishes, int n,
+kin_draft_spent kin_mtp_drafter_propose(kin_mtp_drafter *d, kin_head *head, const kin_draft_query *queries, int n,
                                         const kin_draft_limits *l) {
     kin_draft_spent spent = {0};
     const kin_time begun = kin_clock_now();
@@ -453,7 +454,7 @@ kin_draft_spent kin_mtp_drafter_propose(kin_mtp_drafter *d, kin_head *head, cons
     kin_assert(n <= N_SLOTS && l->most <= KIN_DRAFT_MAX);
     if (d->failed) return spent;
     d->n_calls++;
-    if (write_drafts(d, head, wishes, n, l, &spent, &err) != 0) give_up(d, &err);
+    if (write_drafts(d, head, queries, n, l, &spent, &err) != 0) give_up(d, &err);
     spent.all_s = kin_clock_ms(begun, kin_clock_now()) / 1e3;
     return spent;
 }

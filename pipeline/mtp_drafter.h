@@ -24,7 +24,7 @@ typedef struct kin_mtp_drafter_options {
     const kin_model *model;     // borrowed until close
     const kin_devices *devices; // borrowed; only the CPU computes
     int n_ctx;                  // tokens of all running sequences together
-    int n_texts;                // sequences that run at once; at most KIN_DRAFT_MODEL_MAX_TEXTS of them have drafts
+    int n_sequences;            // sequences that run at once; at most KIN_DRAFT_MODEL_MAX_SEQUENCES of them have drafts
     int n_batch;                // most tokens per pass
     int n_vocab;                // tokens that may be drafted
     enum ggml_type kv_type;
@@ -43,19 +43,19 @@ uint64_t kin_mtp_drafter_bytes(const kin_mtp_drafter *drafter);
 // The tokens of a sequence that are known, and hidden states // f32 [n, n_embd] of those at positions pos .. pos + n - 1, before
 // the output norm. A position that was taken already replaces what came then, and all behind it.
 typedef struct kin_mtp_states {
-    uint64_t text;         // the sequence's number, unique while it lives
+    uint64_t sequence;     // the sequence's number, unique while it lives
     const int32_t *tokens; // [n_tokens]
     int n_tokens;
     int pos, n;
     const float *rows;
 } kin_mtp_states;
 
-void kin_mtp_drafter_take(kin_mtp_drafter *drafter, const kin_mtp_states *states);
+void kin_mtp_drafter_add_states(kin_mtp_drafter *drafter, const kin_mtp_states *states);
 
-// Makes drafts for n sequences, at most KIN_DRAFT_MODEL_MAX_TEXTS, with the head's output matrix. A sequence has none if its last
-// states were not taken.
-kin_draft_spent kin_mtp_drafter_propose(kin_mtp_drafter *drafter, kin_head *head, const kin_draft_wish *wishes, int n,
+// Makes drafts for n sequences, at most KIN_DRAFT_MODEL_MAX_SEQUENCES, with the head's output matrix. A sequence has none if its
+// last states were not taken.
+kin_draft_spent kin_mtp_drafter_propose(kin_mtp_drafter *drafter, kin_head *head, const kin_draft_query *queries, int n,
                                         const kin_draft_limits *limits);
 
 // Marks the sequence as ended.
-void kin_mtp_drafter_end(kin_mtp_drafter *drafter, uint64_t text);
+void kin_mtp_drafter_end(kin_mtp_drafter *drafter, uint64_t sequence);

@@ -26,7 +26,7 @@ typedef struct hop {
 
 struct kin_neighbours {
     kin_neighbours_options o;
-    kin_neighbours_told told;
+    kin_neighbours_report report;
     void *user;
     kin_ring_place place;
     hop hops[KIN_N_SIDES];
@@ -39,9 +39,9 @@ struct kin_neighbours {
     bool is_flush_called;
 };
 
-static void tell(hop *h, bool is_open, const char *reason) {
+static void report_hop(hop *h, bool is_open, const char *reason) {
     kin_neighbours *n = h->of;
-    n->told(n->user, h->side, n->place.epoch, is_open, reason);
+    n->report(n->user, h->side, n->place.epoch, is_open, reason);
 }
 
 // ---- links in use
@@ -66,13 +66,13 @@ static void drop_dial(hop *h, const char *reason) {
 
 static void break_link(hop *h, const char *reason) {
     drop_link(h, reason);
-    tell(h, false, reason);
+    report_hop(h, false, reason);
 }
 
-static void take_step(hop *h, const kin_frame *frame, const uint8_t *payload) {
+static void queue_step(hop *h, const kin_frame *frame, const uint8_t *payload) {
     kin_neighbours *n = h->of;
     if (frame->epoch != n->place.epoch) return;
-    kin_message_buffer *buffer = kin_message_pool_take(n->o.pool, frame->length);
+    kin_message_buffer *buffer = kin_message_pool_get(n->o.pool, frame->length);
     if (!buffer) {
         kin_log(KIN_LOG_WARN, "%s sent more steps than can be in flight", kin_link_name(h->link));
         break_link(h, "too many steps in flight");
@@ -89,7 +89,7 @@ static void link_frame(void *user, kin_link *link, const kin_frame *frame, const
     (void)link;
     bool is_step = frame->type == KIN_FRAME_STEP || frame->type == KIN_FRAME_PAGES;
     if (h->side == KIN_SIDE_PREVIOUS && is_step)
-        take_step(h, frame, payload);
+        queue_step(h, frame, payload);
     else
         break_link(h, h->side == KIN_SIDE_NEXT ? "it does not answer like a ring member" : "a ring link carries only steps");
 }
@@ -99,7 +99,7 @@ static void link_closed(void *user, kin_link *link, const char *reason) {
     if (h->link != link) return;
     count_bytes(h);
     h->link = NULL;
-    tell(h, false, reason);
+    report_hop(h, false, reason);
 }
 
 // Uses a link that was accepted, by this or the other side.
@@ -112,13 +112,13 @@ static void use(hop *h, kin_link *link) {
     // All steps that can be in flight may wait here for a slow network: a prompt's chunks are sent at once. Their size is not
     // known before the model is here; they are this process's own frames, so their number is bounded anyway.
     if (h->side == KIN_SIDE_NEXT) kin_link_set_queue_max(link, SIZE_MAX / 2);
-    tell(h, true, "");
+    report_hop(h, true, "");
 }
 
 // ---- links that we open
 
 static void fail_dial(hop *h, const char *reason) {
-    if (!h->link) tell(h, false, reason); // else the other end has got through
+    if (!h->link) report_hop(h, false, reason); // else the other end has got through
 }
 
 static void dial_accepted(void *user, kin_link *link, const kin_proto_accept *accept) {
@@ -175,7 +175,7 @@ static const char *reason_to_refuse(const kin_neighbours *n, const hop *h, uint3
     return NULL;
 }
 
-bool kin_neighbours_take(kin_neighbours *n, kin_link *link, uint32_t epoch, const kin_proto_open *open) {
+bool kin_neighbours_accept(kin_neighbours *n, kin_link *link, uint32_t epoch, const kin_proto_open *open) {
     hop *h = hop_of(n, open);
     kin_proto_open self = kin_endpoint_self(n->o.endpoint);
     if (!kin_proto_id_equal(&open->peer, &self.id)) return false;
@@ -252,12 +252,12 @@ void kin_neighbours_enter(kin_neighbours *n, const kin_ring_place *place) {
     if (previous) kin_link_set_frame_max(previous, n->place.frame_max);
 }
 
-int kin_neighbours_open(kin_neighbours **out, const kin_neighbours_options *o, kin_neighbours_told told, void *user,
+int kin_neighbours_open(kin_neighbours **out, const kin_neighbours_options *o, kin_neighbours_report report, void *user,
                         kin_err *err) {
     kin_neighbours *n = *out = calloc(1, sizeof *n);
     if (!n) return kin_err_set(err, "out of memory");
     n->o = *o;
-    n->told = told;
+    n->report = report;
     n->user = user;
     n->out_end = &n->out_first;
     pthread_mutex_init(&n->mutex, NULL);

@@ -37,9 +37,9 @@ typedef struct kin_neighbours_options {
 } kin_neighbours_options;
 
 // Called when the link on that side has opened, has ended, or could not be opened (reason).
-typedef void (*kin_neighbours_told)(void *user, kin_side side, uint32_t epoch, bool is_open, const char *reason);
+typedef void (*kin_neighbours_report)(void *user, kin_side side, uint32_t epoch, bool is_open, const char *reason);
 
-int kin_neighbours_open(kin_neighbours **out, const kin_neighbours_options *options, kin_neighbours_told told, void *user,
+int kin_neighbours_open(kin_neighbours **out, const kin_neighbours_options *options, kin_neighbours_report report, void *user,
                         kin_err *err);
 void kin_neighbours_close(kin_neighbours *neighbours, const char *reason); // NULL is allowed for neighbours
 
@@ -58,7 +58,7 @@ void kin_neighbours_set_silence(kin_neighbours *neighbours, uint32_t ms);
 
 // Handles a link of role RING or BACK that another process opened. False: it is for another member, and remains the caller's.
 // True: it was accepted or refused.
-bool kin_neighbours_take(kin_neighbours *neighbours, kin_link *link, uint32_t epoch, const kin_proto_open *open);
+bool kin_neighbours_accept(kin_neighbours *neighbours, kin_link *link, uint32_t epoch, const kin_proto_open *open);
 
 // Any thread: sends one frame to the next member; the buffer returns to the pool. Without a link, or if it is of another epoch,
 // the frame is dropped, since its epoch is over.

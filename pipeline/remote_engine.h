@@ -25,7 +25,7 @@ typedef struct kin_remote_engine {
     // returns.
     int (*open)(void *user, const kin_remote_open *o, kin_proto_ready *ready, kin_err *err);
     // Computes a STEP or PAGES. The answer replaces it in the buffer, and is not longer.
-    int (*take)(void *user, kin_message_buffer *buffer, kin_err *err);
+    int (*handle)(void *user, kin_message_buffer *buffer, kin_err *err);
     // Fetches what another plan will need, while steps are computed, until `stop`. Called in a separate thread. NULL: not
     // supported.
     int (*prefetch)(void *user, const kin_proto_plan *plan, const atomic_bool *stop, kin_err *err);

@@ -68,7 +68,7 @@ static bool is_stopped(const kin_remote_ring_options *o) {
 // Returns the next frame of this epoch; NULL if the queue was interrupted (the ring is broken, or the user stopped), or woken.
 static kin_message_buffer *next_frame(const kin_remote_ring_options *o) {
     for (;;) {
-        kin_message_buffer *buffer = kin_message_queue_take(o->in, -1);
+        kin_message_buffer *buffer = kin_message_queue_pop(o->in, -1);
         if (!buffer || buffer->frame.epoch == o->epoch) return buffer;
         kin_message_pool_give(o->pool, buffer);
     }

@@ -50,9 +50,9 @@ void kin_scheduler_close(kin_scheduler *s) {
     free(s);
 }
 
-void kin_scheduler_set_in_flight(kin_scheduler *s, int n_texts, int n_steps) {
-    kin_assert(n_texts > 0 && n_texts <= KIN_SCHEDULER_MAX_PARALLEL && n_steps >= 0 && n_steps <= KIN_STEPS_IN_FLIGHT);
-    s->n_in_flight[n_texts] = (uint8_t)n_steps;
+void kin_scheduler_set_in_flight(kin_scheduler *s, int n_sequences, int n_steps) {
+    kin_assert(n_sequences > 0 && n_sequences <= KIN_SCHEDULER_MAX_PARALLEL && n_steps >= 0 && n_steps <= KIN_STEPS_IN_FLIGHT);
+    s->n_in_flight[n_sequences] = (uint8_t)n_steps;
 }
 
 // ---- sequences
@@ -85,8 +85,8 @@ static void leave_line(kin_scheduler *s, kin_generation *g) {
     s->n_waiting--;
 }
 
-static void count_texts(const kin_scheduler *s) {
-    if (s->head) kin_head_count_texts(s->head, s->n_texts, s->n_running);
+static void count_sequences(const kin_scheduler *s) {
+    if (s->head) kin_head_count_sequences(s->head, s->n_sequences, s->n_running);
 }
 
 static void stop_running(kin_scheduler *s, kin_generation *g) {
@@ -94,16 +94,16 @@ static void stop_running(kin_scheduler *s, kin_generation *g) {
     while (s->running[i] != g) i++;
     s->n_running--;
     memmove(&s->running[i], &s->running[i + 1], (size_t)(s->n_running - i) * sizeof *s->running);
-    count_texts(s);
+    count_sequences(s);
 }
 
 static void start_running(kin_scheduler *s, kin_generation *g) {
     int i = s->n_running++;
     for (; i > 0 && s->running[i - 1]->number > g->number; i--) s->running[i] = s->running[i - 1];
     s->running[i] = g;
-    s->n_texts += !g->was_running;
+    s->n_sequences += !g->was_running;
     g->was_running = true;
-    count_texts(s);
+    count_sequences(s);
 }
 
 int kin_scheduler_submit(kin_scheduler *s, const kin_generation_options *o, kin_generation **out, kin_err *err) {
@@ -210,7 +210,7 @@ int kin_scheduler_erase(kin_scheduler *s, int tag) {
     return n;
 }
 
-int kin_scheduler_read_text(const kin_scheduler *s, int tag, int32_t **tokens) {
+int kin_scheduler_read_sequence(const kin_scheduler *s, int tag, int32_t **tokens) {
     const kin_slot *last = NULL;
     *tokens = NULL;
     for (int i = 0; i < KIN_SCHEDULER_MAX_SEQUENCES; i++) {
@@ -295,7 +295,7 @@ static int blocks_of(int n_tokens) {
 
 // Gives a waiting sequence a slot, with the matching prefix. An ended sequence hands over its own slot if that loses no tokens,
 // and the beginning of a prompt stays; or if there is no other room.
-static bool take_slot(kin_scheduler *s, kin_generation *g, match m) {
+static bool choose_slot(kin_scheduler *s, kin_generation *g, match m) {
     kin_err err;
     bool gives = m.slot != NO_SLOT && !s->slots[m.slot].owner;
     bool hands_over = gives && m.n == s->slots[m.slot].n && !s->slots[m.slot].is_mark;
@@ -322,7 +322,7 @@ static bool take_slot(kin_scheduler *s, kin_generation *g, match m) {
     return true;
 }
 
-void kin_scheduler_tell_progress(const kin_generation *g) {
+void kin_scheduler_report_progress(const kin_generation *g) {
     if (g->o.progress && !g->cancelled && g->n == g->o.n_prompt) g->o.progress(g->o.user, g->n_done, g->n_cached);
 }
 
@@ -332,12 +332,12 @@ static void admit(kin_scheduler *s) {
         if (g->n_dropped < g->n_to_drop) continue;
         match m = find_prefix(s, g);
         if (m.may_grow) continue;
-        if (!take_slot(s, g, m)) return; // those behind it wait, too
+        if (!choose_slot(s, g, m)) return; // those behind it wait, too
         leave_line(s, g);
         start_running(s, g);
-        kin_scheduler_choose_marks(s, g, kin_scheduler_look_on_disks(s, g));
+        kin_scheduler_choose_marks(s, g, kin_scheduler_find_pages(s, g));
         s->stats.n_cached_tokens += (uint64_t)g->n_cached;
-        kin_scheduler_tell_progress(g);
+        kin_scheduler_report_progress(g);
     }
 }
 
@@ -462,9 +462,9 @@ bool kin_scheduler_has_prompts(const kin_scheduler *s) {
 
 // ---- filling a step
 
-// Returns the number of steps in flight that suits n_texts sequences.
-static int steps_for(const kin_scheduler *s, int n_texts) {
-    int n = s->n_in_flight[n_texts];
+// Returns the number of steps in flight that suits n_sequences sequences.
+static int steps_for(const kin_scheduler *s, int n_sequences) {
+    int n = s->n_in_flight[n_sequences];
     return n ? n : kin_head_n_members(s->head);
 }
 
@@ -476,15 +476,15 @@ static bool has_spare_steps(const kin_scheduler *s) {
 // Returns the number of steps in flight while sequences decode, and the sequences in each. With prompts beside few sequences
 // there may be as many steps as if there were a sequence for each member.
 static kin_prefill_beside count_beside(const kin_scheduler *s) {
-    int n_texts = n_written(s), n = steps_for(s, n_texts);
+    int n_sequences = n_written(s), n = steps_for(s, n_sequences);
     kin_prefill_beside b = {.n_least = n, .n_most = n, .n_steps = n};
     if (has_spare_steps(s)) {
-        b.n_least = kin_scheduler_min(n, n_texts > 0 ? n_texts : 1);
+        b.n_least = kin_scheduler_min(n, n_sequences > 0 ? n_sequences : 1);
         b.n_most = steps_for(s, kin_head_n_members(s->head));
         b.n_steps = kin_scheduler_min(b.n_most, s->prefill.n_steps);
         if (b.n_steps < b.n_least) b.n_steps = b.n_least;
     }
-    b.n_rows = (n_texts + b.n_steps - 1) / b.n_steps;
+    b.n_rows = (n_sequences + b.n_steps - 1) / b.n_steps;
     return b;
 }
 
@@ -521,8 +521,8 @@ static int add_tokens(kin_scheduler *s, kin_flight *f, kin_err *err) {
 // wait for a measurement.
 static int prompt_budget(const kin_scheduler *s, const kin_flight *f) {
     if (f->beside.n_rows == 0) return s->cap_step;
-    bool any_texts = f->n_tokens > 0 || n_with_tokens(s) > 0;
-    if (any_texts && kin_scheduler_has_prompts(s) && kin_prefill_wants_plain(&s->prefill)) return 0;
+    bool any_sequences = f->n_tokens > 0 || n_with_tokens(s) > 0;
+    if (any_sequences && kin_scheduler_has_prompts(s) && kin_prefill_wants_plain(&s->prefill)) return 0;
     return kin_scheduler_min(kin_prefill_tokens(&s->prefill, f->beside.n_rows), s->cap_step);
 }
 
@@ -558,7 +558,7 @@ static int fill_step(kin_scheduler *s, kin_flight *f, bool hidden, kin_err *err)
 }
 
 // Takes the largest logits buffer of the idle flights, so that only the flights in use need memory.
-static void take_idle_logits(kin_scheduler *s, kin_flight *f) {
+static void reuse_idle_logits(kin_scheduler *s, kin_flight *f) {
     for (int i = s->n_flights; i < KIN_STEPS_IN_FLIGHT; i++) {
         kin_flight *idle = &s->flights[(s->first_flight + i) % KIN_STEPS_IN_FLIGHT];
         if (idle->cap_out <= f->cap_out) continue;
@@ -573,7 +573,7 @@ static int reserve_logits(kin_scheduler *s, kin_flight *f, kin_err *err) {
     // Hidden states share the buffer: rows of n_embd are counted in rows of n_vocab, rounded up.
     int n_rows =
         f->hidden ? (int)(((size_t)f->n_out * (size_t)s->o.n_embd + (size_t)s->o.n_vocab - 1) / (size_t)s->o.n_vocab) : f->n_out;
-    if (n_rows > f->cap_out) take_idle_logits(s, f);
+    if (n_rows > f->cap_out) reuse_idle_logits(s, f);
     if (n_rows <= f->cap_out) return 0;
     free(f->logits);
     f->logits = malloc((size_t)n_rows * (size_t)s->o.n_vocab * sizeof *f->logits);
@@ -615,10 +615,10 @@ static bool may_send_any(const kin_scheduler *s) {
 // Where one step at a time suits the ring, that step should have all sequences: a ready sequence waits for those whose prompts
 // end in steps in flight. Its own step would come back behind these anyway, and the others' a whole step later.
 static bool waits_for_others(const kin_scheduler *s) {
-    int n_texts = n_written(s), n_members = kin_head_n_members(s->head);
+    int n_sequences = n_written(s), n_members = kin_head_n_members(s->head);
     bool any_ends = false;
     for (int i = 0; i < s->n_flights; i++) any_ends |= flight_at(s, i)->ends_prompts;
-    return any_ends && steps_for(s, n_texts > n_members ? n_texts : n_members) == 1;
+    return any_ends && steps_for(s, n_sequences > n_members ? n_sequences : n_members) == 1;
 }
 
 // True if ready sequences may follow even more pieces of prompts than n_most_in_flight allows: the pieces were sent while fewer
@@ -740,7 +740,7 @@ static bool compute_again(kin_scheduler *s, kin_generation *g) {
 
 // Handles the row behind drafted token *i (-1: behind the sequence's last one) of part p; if the sampled token was drafted, *i
 // becomes its index.
-static outcome take_row(kin_scheduler *s, const kin_part *p, float *logits, int *i) {
+static outcome handle_row(kin_scheduler *s, const kin_part *p, float *logits, int *i) {
     kin_err err;
     kin_generation *g = p->g;
     const kin_draft *d = &g->draft;
@@ -771,7 +771,7 @@ static outcome take_row(kin_scheduler *s, const kin_part *p, float *logits, int 
 }
 
 // rows: the step's; last: index of the row after the sequence's last token.
-static void take_rows(kin_scheduler *s, const kin_part *p, float *rows, int last) {
+static void handle_rows(kin_scheduler *s, const kin_part *p, float *rows, int last) {
     kin_generation *g = p->g;
     kin_draft_counts counts = {.n_passes = !p->is_ahead && !p->is_prompt, .n_drafts = p->n_draft > 0};
     counts.drafted[g->draft.kind] = (uint64_t)p->n_draft;
@@ -780,20 +780,20 @@ static void take_rows(kin_scheduler *s, const kin_part *p, float *rows, int last
     outcome o = AGREES;
     for (int i = -1; o == AGREES;) {
         int row = i < 0 ? last : p->draft_row + i;
-        o = take_row(s, p, rows + (size_t)row * (size_t)s->o.n_vocab, &i);
+        o = handle_row(s, p, rows + (size_t)row * (size_t)s->o.n_vocab, &i);
     }
     if (o != GOES_ON || p->n_draft == 0) return;
     kin_scheduler_forget_branches(s, g);
     kin_scheduler_forget_rejected(s, g);
 }
 
-static void take_part(kin_scheduler *s, const kin_part *p, float *logits) {
+static void handle_part(kin_scheduler *s, const kin_part *p, float *logits) {
     kin_generation *g = p->g;
     if (!g) return;
     g->n_steps--;
     kin_scheduler_give_hidden(s, g, p->first, g->n_done, p->n);
     kin_scheduler_count_done(s, g, p->n, true);
-    if (p->is_prompt) kin_scheduler_tell_progress(g);
+    if (p->is_prompt) kin_scheduler_report_progress(g);
     if (g->cancelled) {
         if (g->n_steps == 0) kin_scheduler_end(s, g, KIN_GENERATION_CANCELLED, NULL);
     } else if (g->o.hidden) {
@@ -802,13 +802,13 @@ static void take_part(kin_scheduler *s, const kin_part *p, float *logits) {
     } else if (p->all || p->is_last) { // else there may be no logits at all
         float *rows = logits + (size_t)p->row * (size_t)s->o.n_vocab;
         if (p->all) g->o.prompt_logits(g->o.user, g->n_done - p->n, rows, p->n);
-        if (p->is_last) take_rows(s, p, logits, p->all ? p->row + p->n - 1 : p->row);
+        if (p->is_last) handle_rows(s, p, logits, p->all ? p->row + p->n - 1 : p->row);
     }
 }
 
-static int take_pages(kin_scheduler *s, const kin_flight *f, kin_err *err) {
-    int rc = f->kind == KIN_FLIGHT_LOAD ? kin_scheduler_take_load(s, f, err) : 0;
-    if (f->kind == KIN_FLIGHT_STATES) kin_scheduler_take_states(s, f);
+static int handle_pages(kin_scheduler *s, const kin_flight *f, kin_err *err) {
+    int rc = f->kind == KIN_FLIGHT_LOAD ? kin_scheduler_handle_load(s, f, err) : 0;
+    if (f->kind == KIN_FLIGHT_STATES) kin_scheduler_handle_states(s, f);
     s->last_done = kin_clock_now(); // steps are timed from here: pages do not count
     return rc;
 }
@@ -823,13 +823,13 @@ static int receive_step(kin_scheduler *s, kin_err *err) {
     s->first_flight = (s->first_flight + 1) % KIN_STEPS_IN_FLIGHT;
     s->n_flights--;
     s->n_page_flights -= f->kind != KIN_FLIGHT_TOKENS;
-    if (f->kind != KIN_FLIGHT_TOKENS) return take_pages(s, f, err);
+    if (f->kind != KIN_FLIGHT_TOKENS) return handle_pages(s, f, err);
     s->stats.n_steps++;
     s->stats.n_prompt_tokens += (uint64_t)f->n_prompt;
     s->stats.n_decode_rows += (uint64_t)(f->n_tokens - f->n_prompt - f->n_draft);
     measure(s, f, kin_clock_now());
     uint64_t n_before = s->stats.n_generated_tokens;
-    for (int i = 0; i < f->n_parts; i++) take_part(s, &f->parts[i], f->logits);
+    for (int i = 0; i < f->n_parts; i++) handle_part(s, &f->parts[i], f->logits);
     if (f->in_chain) s->chain.n_tokens += (int)(s->stats.n_generated_tokens - n_before);
     return 0;
 }

@@ -89,10 +89,10 @@ void kin_scheduler_close(kin_scheduler *scheduler); // does not call `ended`. NU
 // are recomputed. No step may be in flight.
 int kin_scheduler_set_head(kin_scheduler *scheduler, kin_head *head, kin_err *err);
 
-// Sets the number of steps in flight while n_texts (1 to KIN_SCHEDULER_MAX_PARALLEL) sequences decode. 0 (the default): as many
-// as the ring has members. pure/plan/batching.h chooses; where weights are streamed it is often 1, since every pass reads them
-// once.
-void kin_scheduler_set_in_flight(kin_scheduler *scheduler, int n_texts, int n_steps);
+// Sets the number of steps in flight while n_sequences (1 to KIN_SCHEDULER_MAX_PARALLEL) sequences decode. 0 (the default): as
+// many as the ring has members. pure/plan/batching.h chooses; where weights are streamed it is often 1, since every pass reads
+// them once.
+void kin_scheduler_set_in_flight(kin_scheduler *scheduler, int n_sequences, int n_steps);
 
 // Fails if the prompt is empty or longer than the context. *out lives until `ended`.
 int kin_scheduler_submit(kin_scheduler *scheduler, const kin_generation_options *options, kin_generation **out, kin_err *err);
@@ -104,7 +104,7 @@ void kin_scheduler_cancel(kin_scheduler *scheduler, kin_generation *generation);
 int kin_scheduler_erase(kin_scheduler *scheduler, int tag);
 // Copies the tokens of the most recently used ended sequence with this tag; the caller frees them. Returns their number; 0 and
 // NULL if there is no such sequence, or no memory.
-int kin_scheduler_read_text(const kin_scheduler *scheduler, int tag, int32_t **tokens);
+int kin_scheduler_read_sequence(const kin_scheduler *scheduler, int tag, int32_t **tokens);
 
 // Ends all sequences as failed.
 void kin_scheduler_fail(kin_scheduler *scheduler, const kin_err *why);

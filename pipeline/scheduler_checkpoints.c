@@ -95,7 +95,7 @@ static kin_states_kind kind_of(const kin_scheduler *s, const kin_slot *t) {
     return lasts ? KIN_STATES_LASTING : KIN_STATES_OF_TURN;
 }
 
-void kin_scheduler_take_states(kin_scheduler *s, const kin_flight *f) {
+void kin_scheduler_handle_states(kin_scheduler *s, const kin_flight *f) {
     kin_slot *t = &s->slots[f->mark];
     if (!t->is_mark || t->mark.flight != f->number) return; // it was evicted
     const int kind = t->mark.kind;

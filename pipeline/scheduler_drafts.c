@@ -47,34 +47,34 @@ static int most_drafted(const kin_scheduler *s, const kin_generation *g) {
 }
 
 static void learn_passes(kin_scheduler *s, const kin_draft_spent *spent) {
-    if (spent->first.n > 0) kin_speculation_learn_pass(&s->speculation, true, spent->first.n_texts, spent->first.took_s);
+    if (spent->first.n > 0) kin_speculation_learn_pass(&s->speculation, true, spent->first.n_sequences, spent->first.took_s);
     if (spent->further.n > 0)
-        kin_speculation_learn_pass(&s->speculation, false, (double)spent->further.n_texts / spent->further.n,
+        kin_speculation_learn_pass(&s->speculation, false, (double)spent->further.n_sequences / spent->further.n,
                                    spent->further.took_s / spent->further.n);
 }
 
-static kin_draft_spent compute(kin_scheduler *s, const kin_draft_wish *wishes, int n, const kin_draft_limits *limits) {
-    if (s->o.mtp) return kin_mtp_drafter_propose(s->o.mtp, s->head, wishes, n, limits);
-    return kin_draft_model_propose(s->o.draft_model, wishes, n, limits);
+static kin_draft_spent compute(kin_scheduler *s, const kin_draft_query *queries, int n, const kin_draft_limits *limits) {
+    if (s->o.mtp) return kin_mtp_drafter_propose(s->o.mtp, s->head, queries, n, limits);
+    return kin_draft_model_propose(s->o.draft_model, queries, n, limits);
 }
 
 // Asks the draft model, or the draft block, for drafts where its tokens are likelier than the present ones. Returns the seconds
 // that it took.
 static double compute_drafts(kin_scheduler *s, kin_flight *f, int n_free) {
-    kin_draft_wish wishes[KIN_DRAFT_MODEL_MAX_TEXTS];
+    kin_draft_query queries[KIN_DRAFT_MODEL_MAX_SEQUENCES];
     int n = 0, n_known = s->o.mtp ? 0 : KIN_DRAFT_MAX;
     for (int i = 0; i < f->n_parts && (s->o.draft_model || s->o.mtp); i++) {
         kin_generation *g = f->parts[i].g;
         int most = most_drafted(s, g);
         if (!g->o.drafts || most <= 0 || !kin_speculation_prefers_model(&s->speculation, &g->draft)) continue;
-        wishes[n] = (kin_draft_wish){.text = g->number, .tokens = g->tokens, .n = g->n, .most = most, .out = &g->draft};
-        if (!s->o.mtp) n_known = kin_scheduler_min(n_known, kin_draft_model_n_known(s->o.draft_model, &wishes[n]));
+        queries[n] = (kin_draft_query){.sequence = g->number, .tokens = g->tokens, .n = g->n, .most = most, .out = &g->draft};
+        if (!s->o.mtp) n_known = kin_scheduler_min(n_known, kin_draft_model_n_known(s->o.draft_model, &queries[n]));
         n++;
     }
     if (n == 0) return 0;
     kin_draft_limits limits = kin_speculation_limit_model(&s->speculation, f->n_parts, n_free, n, n_known);
     if (limits.most == 0) return 0;
-    kin_draft_spent spent = compute(s, wishes, n, &limits);
+    kin_draft_spent spent = compute(s, queries, n, &limits);
     learn_passes(s, &spent);
     return spent.all_s;
 }
@@ -87,17 +87,17 @@ static bool may_go_on(const kin_generation *g) {
 
 bool kin_scheduler_draft_ahead(void *user, double free_s) {
     kin_scheduler *s = user;
-    kin_draft_wish wishes[KIN_DRAFT_MODEL_MAX_TEXTS];
+    kin_draft_query queries[KIN_DRAFT_MODEL_MAX_SEQUENCES];
     int n = 0;
-    for (int i = 0; i < s->n_running && n < KIN_DRAFT_MODEL_MAX_TEXTS; i++) {
+    for (int i = 0; i < s->n_running && n < KIN_DRAFT_MODEL_MAX_SEQUENCES; i++) {
         kin_generation *g = s->running[i];
         int most = most_drafted(s, g);
         if (!may_go_on(g) || most <= 0) continue;
-        wishes[n++] = (kin_draft_wish){.text = g->number, .tokens = g->tokens, .n = g->n, .most = most};
+        queries[n++] = (kin_draft_query){.sequence = g->number, .tokens = g->tokens, .n = g->n, .most = most};
     }
     if (n == 0) return false;
     kin_draft_limits limits = kin_speculation_limit_ahead(&s->speculation, n, free_s);
-    kin_draft_spent spent = kin_draft_model_go_on(s->o.draft_model, wishes, n, &limits);
+    kin_draft_spent spent = kin_draft_model_go_on(s->o.draft_model, queries, n, &limits);
     learn_passes(s, &spent);
     return spent.n_passes > 0;
 }
@@ -208,8 +208,8 @@ int kin_scheduler_add_ahead(kin_scheduler *s, kin_flight *f, kin_err *err) {
 }
 
 int kin_scheduler_add_drafts(kin_scheduler *s, kin_flight *f, kin_err *err) {
-    const kin_draft *drafts[KIN_SPECULATION_MAX_TEXTS];
-    uint32_t taken[KIN_SPECULATION_MAX_TEXTS];
+    const kin_draft *drafts[KIN_SPECULATION_MAX_SEQUENCES];
+    uint32_t chosen[KIN_SPECULATION_MAX_SEQUENCES];
     int n_free = kin_head_n_batch(s->head) - f->n_tokens;
     if (!may_draft(s)) return 0;
     if (f->n_parts == 0 || kin_scheduler_has_prompts(s) || !kin_speculation_wants(&s->speculation, f->n_parts)) return 0;
@@ -223,9 +223,9 @@ int kin_scheduler_add_drafts(kin_scheduler *s, kin_flight *f, kin_err *err) {
     s->speculation.chains = s->o.n_states > 0 || !kin_head_is_exact(s->head); // states and ggml's kernels have no branches
     double took_s = compute_drafts(s, f, n_free);
     if (!any_draft(f)) return 0;
-    kin_speculation_choose(&s->speculation, f->n_parts, n_free, drafts, f->n_parts, took_s, taken);
+    kin_speculation_choose(&s->speculation, f->n_parts, n_free, drafts, f->n_parts, took_s, chosen);
     for (int i = 0; i < f->n_parts; i++) {
-        kin_draft_keep(&f->parts[i].g->draft, taken[i]);
+        kin_draft_keep(&f->parts[i].g->draft, chosen[i]);
         if (add_draft(s, f, &f->parts[i], err) != 0) return KIN_FAIL;
     }
     return 0;
@@ -242,13 +242,13 @@ bool kin_scheduler_wants_hidden(const kin_scheduler *s, const kin_flight *f) {
 void kin_scheduler_give_hidden(kin_scheduler *s, const kin_generation *g, int at, int pos, int n) {
     const float *states = s->o.mtp && g->o.drafts && !g->o.hidden && !g->cancelled ? kin_head_states(s->head) : NULL;
     if (!states) return;
-    const kin_mtp_states of = {.text = g->number,
+    const kin_mtp_states of = {.sequence = g->number,
                                .tokens = g->tokens,
                                .n_tokens = g->n,
                                .pos = pos,
                                .n = n,
                                .rows = states + (size_t)at * (size_t)s->o.n_embd};
-    kin_mtp_drafter_take(s->o.mtp, &of);
+    kin_mtp_drafter_add_states(s->o.mtp, &of);
 }
 
 // ---- results of drafts

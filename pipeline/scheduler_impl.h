@@ -103,7 +103,7 @@ struct kin_scheduler {
     int n_running;
     kin_generation *waiting;
     int n_waiting;
-    uint64_t next_number, n_texts;                       // n_texts: sequences that have started
+    uint64_t next_number, n_sequences;                   // n_sequences: sequences that have started
     uint8_t n_in_flight[KIN_SCHEDULER_MAX_PARALLEL + 1]; // by number of decoding sequences; 0: as many as the ring has members
     kin_flight flights[KIN_STEPS_IN_FLIGHT];             // cyclic
     int first_flight, n_flights;
@@ -170,7 +170,7 @@ kin_flight *kin_scheduler_new_flight(kin_scheduler *s, kin_flight_kind kind);
 void kin_scheduler_count_done(kin_scheduler *s, kin_generation *g, int n, bool computed);
 
 // Reports progress, while the sequence is still in its prompt; not when a prompt is recomputed after decoding began.
-void kin_scheduler_tell_progress(const kin_generation *g);
+void kin_scheduler_report_progress(const kin_generation *g);
 
 // Ends the sequence, and frees it.
 void kin_scheduler_end(kin_scheduler *s, kin_generation *g, kin_generation_end how, const kin_err *why);
@@ -219,7 +219,7 @@ int kin_scheduler_last_checkpoint(const kin_scheduler *s, const int32_t *tokens,
 
 // Requests that the states of a mark are stored, or those of an old checkpoint dropped. *sent: there was such a mark.
 int kin_scheduler_send_states(kin_scheduler *s, bool *sent, kin_err *err);
-void kin_scheduler_take_states(kin_scheduler *s, const kin_flight *f);
+void kin_scheduler_handle_states(kin_scheduler *s, const kin_flight *f);
 
 // ---- scheduler_pages.c
 
@@ -228,7 +228,7 @@ int kin_scheduler_send_pages(kin_scheduler *s, kin_flight *f, const kin_page_req
 
 // If the disks have more of the sequence than the cache, arranges to load it, from the last full block on. Returns how many of
 // its tokens the disks have, with or without the states that it needs to go on behind them.
-int kin_scheduler_look_on_disks(kin_scheduler *s, kin_generation *g);
+int kin_scheduler_find_pages(kin_scheduler *s, kin_generation *g);
 
 // True if a sequence has pages to load, and must wait for steps in flight: they may still read the blocks of windowed layers, or
 // write the states, that the sequence gets. No step is sent meanwhile.
@@ -236,7 +236,7 @@ bool kin_scheduler_waits_to_load(const kin_scheduler *s);
 
 // Requests the next pages for each sequence that has pages to load and no step in flight.
 int kin_scheduler_send_loads(kin_scheduler *s, kin_err *err);
-int kin_scheduler_take_load(kin_scheduler *s, const kin_flight *f, kin_err *err);
+int kin_scheduler_handle_load(kin_scheduler *s, const kin_flight *f, kin_err *err);
 
 // Removes what was computed of the sequence: from the head's disk at once, from all disks by kin_scheduler_send_drops,
 // which goes on at the next step if pages cannot be named.

@@ -4,17 +4,17 @@
 
 // Loading pages may take this much longer than computing their tokens: links are opened first, and the measured time may not be
 // typical.
-static const double LOAD_PATIENCE_S = 0.25;
+static const double LOAD_TIMEOUT_S = 0.25;
 
 // A member waits this much longer for pages from other devices' disks than computing their tokens would take, since links may
 // have to be opened; the second: the whole wait if that time is not known.
-static const double FETCH_PATIENCE_S = 1, FETCH_PATIENCE_UNKNOWN_S = 10;
+static const double FETCH_TIMEOUT_S = 1, FETCH_TIMEOUT_UNKNOWN_S = 10;
 
 enum { FIRST_LOAD = 2 }; // pages
 
 // ---- loading from the disks
 
-int kin_scheduler_look_on_disks(kin_scheduler *s, kin_generation *g) {
+int kin_scheduler_find_pages(kin_scheduler *s, kin_generation *g) {
     kin_err err;
     const bool forgets = kin_scheduler_forgets(s);
     int first = g->n_sent / KIN_KV_CELLS;
@@ -41,8 +41,8 @@ int kin_scheduler_send_pages(kin_scheduler *s, kin_flight *f, const kin_page_req
 }
 
 static int fetch_timeout_ms(const kin_scheduler *s, int n_tokens) {
-    double most_s = FETCH_PATIENCE_S + s->prompt_alone_s * n_tokens;
-    return (int)fmin(1e3 * (s->prompt_alone_s > 0 ? most_s : FETCH_PATIENCE_UNKNOWN_S), UINT16_MAX);
+    double most_s = FETCH_TIMEOUT_S + s->prompt_alone_s * n_tokens;
+    return (int)fmin(1e3 * (s->prompt_alone_s > 0 ? most_s : FETCH_TIMEOUT_UNKNOWN_S), UINT16_MAX);
 }
 
 // Returns how many pages the next request for a sequence has: a few at first, to measure them.
@@ -117,7 +117,7 @@ int kin_scheduler_send_loads(kin_scheduler *s, kin_err *err) {
 static bool pays(const kin_scheduler *s, const kin_flight *f) {
     kin_time begun = f->sent > s->last_done ? f->sent : s->last_done;
     double took_s = kin_clock_ms(begun, kin_clock_now()) / 1e3;
-    return s->prompt_alone_s <= 0 || took_s < LOAD_PATIENCE_S + s->prompt_alone_s * f->parts[0].n;
+    return s->prompt_alone_s <= 0 || took_s < LOAD_TIMEOUT_S + s->prompt_alone_s * f->parts[0].n;
 }
 
 // Pages that are not found, or come too slowly, are computed instead. If the sequence was in a ring before, at first only the
@@ -154,21 +154,21 @@ static int fall_back(kin_scheduler *s, kin_generation *g, kin_err *err) {
 }
 
 // The same for a model whose sequences go on at checkpoints only: its pages count when the states are there.
-static int take_load_to_checkpoint(kin_scheduler *s, kin_generation *g, int n, bool is_whole, kin_err *err) {
+static int handle_load_to_checkpoint(kin_scheduler *s, kin_generation *g, int n, bool is_whole, kin_err *err) {
     g->n_done += n;
     if (!is_whole) return fall_back(s, g, err);
     if (!kin_scheduler_is_loading(g)) count_loaded(s, g, g->n_done - g->n_cached);
     return 0;
 }
 
-int kin_scheduler_take_load(kin_scheduler *s, const kin_flight *f, kin_err *err) {
+int kin_scheduler_handle_load(kin_scheduler *s, const kin_flight *f, kin_err *err) {
     if (f->n_parts == 0) return 0; // its sequence has failed
     kin_generation *g = f->parts[0].g;
     const int n = kin_head_n_good(s->head, f->number) * KIN_KV_CELLS;
     const bool is_whole = n == f->parts[0].n;
     g->n_steps--;
     if (kin_scheduler_forgets(s)) {
-        if (take_load_to_checkpoint(s, g, n, is_whole, err) != 0) return KIN_FAIL;
+        if (handle_load_to_checkpoint(s, g, n, is_whole, err) != 0) return KIN_FAIL;
     } else {
         kin_scheduler_count_done(s, g, n, false);
         count_loaded(s, g, n);
@@ -179,7 +179,7 @@ int kin_scheduler_take_load(kin_scheduler *s, const kin_flight *f, kin_err *err)
         }
     }
     s->slots[g->slot].n_kept = g->n_done / KIN_KV_CELLS;
-    kin_scheduler_tell_progress(g);
+    kin_scheduler_report_progress(g);
     if (g->cancelled) kin_scheduler_end(s, g, KIN_GENERATION_CANCELLED, NULL);
     return 0;
 }

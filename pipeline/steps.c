@@ -33,7 +33,7 @@ kin_message_buffer *kin_steps_pack(const kin_steps *s, kin_message_pool *pool, u
                                    const kin_batch *batch, const float *x) {
     kin_proto_step m = message_of(s, hop, batch);
     kin_proto_step_layout at = kin_proto_step_lay_out(&m);
-    kin_message_buffer *buffer = kin_message_pool_take(pool, at.size);
+    kin_message_buffer *buffer = kin_message_pool_get(pool, at.size);
     if (!buffer) return NULL;
     buffer->frame = (kin_frame){.type = KIN_FRAME_STEP, .epoch = epoch, .length = (uint32_t)at.size};
     kin_proto_encode_step(buffer->payload, at.size, &m); // leaves room for the arrays
@@ -88,7 +88,7 @@ static void decode_ops(kin_kv_op *to, const uint8_t *ops, size_t n) {
     for (size_t i = 0; i < n; i++) to[i] = decode_op(ops, i);
 }
 
-int kin_step_order_take(kin_step_order *o, uint32_t epoch, uint64_t number, kin_err *err) {
+int kin_step_order_accept(kin_step_order *o, uint32_t epoch, uint64_t number, kin_err *err) {
     bool is_due = !o->has_any || epoch != o->epoch || number == o->next; // a tab's frames have no epoch
     if (!is_due)
         return kin_err_set(err, "step %llu arrived, but step %llu is due", (unsigned long long)number,
@@ -147,7 +147,7 @@ kin_message_buffer *kin_steps_pack_pages(kin_message_pool *pool, uint32_t epoch,
     enum { AT_OPS = 24 };
     memcpy(m.key, r->keys, (size_t)r->n * sizeof m.key[0]);
     size_t n = kin_proto_size_pages(&m);
-    kin_message_buffer *buffer = kin_message_pool_take(pool, n);
+    kin_message_buffer *buffer = kin_message_pool_get(pool, n);
     if (!buffer) return NULL;
     buffer->frame = (kin_frame){.type = KIN_FRAME_PAGES, .epoch = epoch, .length = (uint32_t)n};
     kin_proto_encode_pages(buffer->payload, n, &m); // leaves room for the operations

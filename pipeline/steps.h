@@ -45,7 +45,7 @@ typedef struct kin_step_order {
     uint64_t next;
 } kin_step_order;
 
-int kin_step_order_take(kin_step_order *order, uint32_t epoch, uint64_t number, kin_err *err);
+int kin_step_order_accept(kin_step_order *order, uint32_t epoch, uint64_t number, kin_err *err);
 
 // True if the frame is a STEP that forgets tokens of this batch (kin_batch_loses). False for malformed input.
 bool kin_steps_forgets(const kin_message_buffer *buffer, const kin_batch *batch);

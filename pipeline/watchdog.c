@@ -2,9 +2,9 @@
 
 static const uint64_t LOOK_MAX_NS = 1000000000; // longest gap between two calls that counts as silence
 
-bool kin_watchdog_look(kin_watchdog *w, kin_time now, bool is_busy, unsigned n_signs) {
-    uint64_t since_ns = w->looked_at ? now - w->looked_at : 0;
-    w->looked_at = now;
+bool kin_watchdog_check(kin_watchdog *w, kin_time now, bool is_busy, unsigned n_signs) {
+    uint64_t since_ns = w->checked_at ? now - w->checked_at : 0;
+    w->checked_at = now;
     if (!is_busy || n_signs != w->n_signs) {
         if (w->silent_ns > w->longest_ns) w->longest_ns = w->silent_ns;
         w->silent_ns = 0;

@@ -18,9 +18,9 @@ enum { KIN_WATCHDOG_TIMES = 10 };
 typedef struct kin_watchdog {
     uint64_t least_ns; // the limit
     unsigned n_signs;  // at the last call
-    kin_time looked_at;
+    kin_time checked_at;
     uint64_t silent_ns, longest_ns; // since the last sign; the longest of the silences that ended
 } kin_watchdog;
 
 // Call it several times a second. is_busy: the thread has work to do. True: it hangs.
-bool kin_watchdog_look(kin_watchdog *watchdog, kin_time now, bool is_busy, unsigned n_signs);
+bool kin_watchdog_check(kin_watchdog *watchdog, kin_time now, bool is_busy, unsigned n_signs);

@@ -66,7 +66,7 @@ void kin_worker_pass_early(kin_worker *w, void (*pass)(void *user, kin_message_b
     w->pass_user = user;
 }
 
-void kin_worker_look_ahead(kin_worker *w, kin_message_queue *in) {
+void kin_worker_set_queue(kin_worker *w, kin_message_queue *in) {
     w->in = in;
 }
 
@@ -122,7 +122,7 @@ static bool is_lost_page(const kin_worker *w, const kin_page_request *r) {
 static int receive_step(kin_worker *w, const kin_message_buffer *buffer, kin_proto_step *m, bool *is_dropped, kin_err *err) {
     if (kin_steps_check(&w->steps, buffer, m, err) != 0) return KIN_FAIL;
     if (m->flags & KIN_PROTO_STEP_POSITIONS) {
-        if (kin_step_order_take(&w->order, buffer->frame.epoch, m->step, err) != 0) return KIN_FAIL;
+        if (kin_step_order_accept(&w->order, buffer->frame.epoch, m->step, err) != 0) return KIN_FAIL;
         kin_batch batch = kin_steps_batch(m, w->pos, w->seq, w->out, w->ops);
         if (kin_stage_executor_begin(w->executor, m->step, &batch, err) != 0) return KIN_FAIL;
         w->stats.n_tokens += m->n_tokens;
@@ -171,13 +171,13 @@ static int run_step_here(kin_worker *w, kin_message_buffer **at_buffer, kin_err 
     return 0;
 }
 
-static int take_pages(kin_worker *w, kin_message_buffer *buffer, kin_err *err) {
+static int run_pages(kin_worker *w, kin_message_buffer *buffer, kin_err *err) {
     kin_proto_pages m;
     kin_page_request request;
     kin_batch batch;
     kin_time begun = kin_clock_now();
     w->got_wrong = kin_steps_unpack_pages(&w->steps, buffer, &m, &request, w->ops, &batch, err) != 0 ||
-                   kin_step_order_take(&w->order, buffer->frame.epoch, m.step, err) != 0;
+                   kin_step_order_accept(&w->order, buffer->frame.epoch, m.step, err) != 0;
     if (w->got_wrong) return KIN_FAIL;
     forget_dropped(w, buffer->frame.epoch, &batch);
     if (is_lost_page(w, &request)) batch.pages = NULL;
@@ -194,10 +194,10 @@ static int take_pages(kin_worker *w, kin_message_buffer *buffer, kin_err *err) {
     return 0;
 }
 
-int kin_worker_take(kin_worker *w, kin_message_buffer **buffer, kin_err *err) {
+int kin_worker_handle(kin_worker *w, kin_message_buffer **buffer, kin_err *err) {
     kin_time begun = kin_clock_now();
     bool is_step = (*buffer)->frame.type != KIN_FRAME_PAGES;
-    int rc = is_step ? run_step_here(w, buffer, err) : take_pages(w, *buffer, err);
+    int rc = is_step ? run_step_here(w, buffer, err) : run_pages(w, *buffer, err);
     if (is_step) w->stats.compute_ns += kin_clock_now() - begun;
     w->stats.n_steps += is_step;
     if (rc == 0) return 0;

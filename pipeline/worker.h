@@ -20,11 +20,11 @@ void kin_worker_pass_early(kin_worker *worker, void (*pass)(void *user, kin_mess
 // Sets the queue of the frames that follow, borrowed. If a later frame there forgets the tokens of a step (a drafted token was
 // wrong), the step is passed on without being computed, and pages with such tokens are not stored. Not for a member of a group,
 // since the others wait for it.
-void kin_worker_look_ahead(kin_worker *worker, kin_message_queue *in);
+void kin_worker_set_queue(kin_worker *worker, kin_message_queue *in);
 
 // Processes a STEP or PAGES in *buffer; afterwards *buffer is for the next member, or NULL if it was passed on early. On failure
 // it is NULL, too; the buffer is back in the pool unless it was passed on.
-int kin_worker_take(kin_worker *worker, kin_message_buffer **buffer, kin_err *err);
+int kin_worker_handle(kin_worker *worker, kin_message_buffer **buffer, kin_err *err);
 
 // True if the last failure was caused by the input, not by computing: the previous member sent an invalid frame.
 bool kin_worker_got_wrong(const kin_worker *worker);

@@ -180,7 +180,7 @@ static void release(connection *c) {
 
 static int ask(download *d, connection *c, kin_err *err) {
     char range[64];
-    kin_byte_range r = kin_byte_ranges_take(&d->unassigned, d->range_bytes);
+    kin_byte_range r = kin_byte_ranges_pop(&d->unassigned, d->range_bytes);
     const kin_web_request request = {
         .url = d->direct ? d->direct : d->o->url, .token = d->direct ? NULL : d->o->token, .stop = d->o->stop};
     *c = (connection){.d = d, .at = r.begin, .end = r.end, .uses_direct = d->direct != NULL};
@@ -250,7 +250,7 @@ static int on_failure(connection *c, CURLcode code, kin_err *err) {
     return 0;
 }
 
-static int say_verdict(download *d, kin_err *err) {
+static int explain_verdict(download *d, kin_err *err) {
     const char *name = name_of(d->o);
     switch (d->verdict) {
     case NOT_A_MODEL:
@@ -268,11 +268,11 @@ static int on_done(connection *c, CURLcode code, kin_err *err) {
     long status = 0;
     curl_easy_getinfo(c->easy, CURLINFO_RESPONSE_CODE, &status);
     c->answer.status = (int)status;
-    if (c->d->verdict != GOING_ON && c->d->verdict != NO_RANGES) return say_verdict(c->d, err);
+    if (c->d->verdict != GOING_ON && c->d->verdict != NO_RANGES) return explain_verdict(c->d, err);
     if (c->d->verdict == NO_RANGES) return 0;
     if (status == 416) {
         c->d->verdict = CHANGED;
-        return say_verdict(c->d, err);
+        return explain_verdict(c->d, err);
     }
     if (code != CURLE_OK || c->at < c->end || (status != 200 && status != 206)) return on_failure(c, code, err);
     remember_direct(c);

@@ -32,7 +32,7 @@ static const kin_known_model built_in[] = {
 enum { N_BUILT_IN = sizeof built_in / sizeof *built_in };
 
 // Takes the next word of a line and moves on. NULL: there is none, or it does not fit.
-static const char *take_word(char **at, char *to, size_t size) {
+static const char *pop_word(char **at, char *to, size_t size) {
     *at += strspn(*at, " \t");
     size_t n = strcspn(*at, " \t\r");
     if (n == 0 || n >= size) return NULL;
@@ -44,7 +44,7 @@ static const char *take_word(char **at, char *to, size_t size) {
 
 static int read_line(kin_known_model *m, char *line, const char *file, int number, kin_err *err) {
     *m = (kin_known_model){0};
-    if (!take_word(&line, m->name, sizeof m->name) || !take_word(&line, m->source, sizeof m->source))
+    if (!pop_word(&line, m->name, sizeof m->name) || !pop_word(&line, m->source, sizeof m->source))
         return kin_err_set(err, "%s, line %d: is not NAME SOURCE, as in: mine hf:OWNER/REPO:Q4_K_M", file, number);
     if (strpbrk(m->name, ":/"))
         return kin_err_set(err, "%s, line %d: the name '%s' contains a ':' or '/'", file, number, m->name);

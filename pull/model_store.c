@@ -63,7 +63,7 @@ int kin_model_store_write(const kin_model_record *r, kin_err *err) {
 }
 
 // Reads one line "KEY VALUE" into the record.
-static void take_field(kin_model_record *r, const char *key, const char *value) {
+static void read_field(kin_model_record *r, const char *key, const char *value) {
     const struct {
         const char *key;
         char *to;
@@ -94,7 +94,7 @@ bool kin_model_store_read(const char *path, kin_model_record *r) {
         char *space = strchr(line, ' ');
         if (!space) continue;
         *space = '\0';
-        take_field(r, line, space + 1);
+        read_field(r, line, space + 1);
     }
     free(bytes);
     snprintf(r->path, sizeof r->path, "%s", path);

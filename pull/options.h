@@ -26,7 +26,7 @@ typedef struct kin_pull_options {
     int patience_s; // with a server that sends next to nothing; 0: no end
     const atomic_bool *stop;
     // Gets sentences: what a short name means, which quantization was chosen and why.
-    void (*say)(void *user, const char *sentence);
+    void (*log)(void *user, const char *sentence);
     // Several times a second; `file` is the name of the file, `digest` its SHA-256 (empty: unknown). Bytes of all files of the
     // model.
     void (*progress)(void *user, const char *file, const char *digest, const kin_download_progress *progress);

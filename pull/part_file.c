@@ -45,7 +45,7 @@ typedef struct state {
 } state;
 
 // Takes the rest of the line after "NAME " and moves on.
-static char *take_line(char **at, const char *name) {
+static char *pop_line(char **at, const char *name) {
     size_t n = strlen(name);
     char *end = strchr(*at, '\n'), *value = *at + n + 1;
     if (!end || strncmp(*at, name, n) != 0 || (*at)[n] != ' ') return NULL;
@@ -62,14 +62,14 @@ static bool read_state(int fd, state *s) {
     if (!hash) return false;
     uint64_t stated = strtoull(hash + 6, NULL, 16);
     hash[1] = '\0';
-    if (hash_of(text) != stated || !(v = take_line(&at, "kin-part")) || strcmp(v, "1") != 0) return false;
-    if (!(v = take_line(&at, "size"))) return false;
+    if (hash_of(text) != stated || !(v = pop_line(&at, "kin-part")) || strcmp(v, "1") != 0) return false;
+    if (!(v = pop_line(&at, "size"))) return false;
     s->size = strtoull(v, NULL, 10);
-    if (!(v = take_line(&at, "boot"))) return false;
+    if (!(v = pop_line(&at, "boot"))) return false;
     s->boot = strtoull(v, NULL, 16);
-    if (!(v = take_line(&at, "identity"))) return false;
+    if (!(v = pop_line(&at, "identity"))) return false;
     snprintf(s->identity, sizeof s->identity, "%s", v);
-    return (v = take_line(&at, "missing")) && kin_byte_ranges_parse(&s->missing, v, s->size);
+    return (v = pop_line(&at, "missing")) && kin_byte_ranges_parse(&s->missing, v, s->size);
 }
 
 int kin_part_file_save(kin_part_file *part, const kin_byte_ranges *missing, kin_err *err) {

@@ -53,8 +53,8 @@ typedef struct pulling {
     uint64_t done_before, n_bytes; // of the other files; of all
 } pulling;
 
-static void say(const kin_pull_options *o, const char *sentence) {
-    if (o->say) o->say(o->user, sentence);
+static void report_status(const kin_pull_options *o, const char *sentence) {
+    if (o->log) o->log(o->user, sentence);
 }
 
 static void on_progress(void *user, const kin_download_progress *progress) {
@@ -184,7 +184,7 @@ static int choose(const kin_pull_options *o, const kin_model_ref *ref, const kin
     *beside = find_needs(o, l, ref, &variants[kin_variant_usual(variants, n)]);
     *index = kin_variant_choose(variants, n, o->room, *beside, why, sizeof why);
     snprintf(line, sizeof line, "%s: %s", ref->repo, why);
-    say(o, line);
+    report_status(o, line);
     return 0;
 }
 
@@ -223,7 +223,7 @@ int kin_pull(const kin_pull_options *o, const char *name, kin_model_record *reco
     if (o->offline) return kin_err_set(err, "%s is not here, and --offline forbids to fetch it", text);
     if (known.name[0]) {
         snprintf(line, sizeof line, "%s is %s", name, known.source);
-        say(o, line);
+        report_status(o, line);
     }
     return pull_ref(o, &ref, record, err);
 }

@@ -31,33 +31,33 @@ static const char *value_of(const char *line, size_t n, const char *name, size_t
     return at;
 }
 
-static void take_text(char *to, size_t size, const char *at, size_t n) {
+static void copy_text(char *to, size_t size, const char *at, size_t n) {
     if (n >= size) n = 0;
     memcpy(to, at, n);
     to[n] = '\0';
 }
 
 // Without quotes; a weak ETag does not identify bytes and is dropped.
-static void take_etag(char *to, size_t size, const char *at, size_t n) {
+static void read_etag(char *to, size_t size, const char *at, size_t n) {
     bool is_quoted = n >= 2 && at[0] == '"' && at[n - 1] == '"';
-    take_text(to, size, is_quoted ? at + 1 : at, is_quoted ? n - 2 : at[0] == 'W' ? 0 : n);
+    copy_text(to, size, is_quoted ? at + 1 : at, is_quoted ? n - 2 : at[0] == 'W' ? 0 : n);
 }
 
 // "bytes 0-99/1000"
-static void take_range(kin_web_answer *a, const char *at, size_t n) {
+static void read_range(kin_web_answer *a, const char *at, size_t n) {
     char text[100];
-    take_text(text, sizeof text, at, n);
+    copy_text(text, sizeof text, at, n);
     uint64_t end;
     a->has_range = sscanf(text, "bytes %" SCNu64 "-%" SCNu64 "/%" SCNu64, &a->begin, &end, &a->total) == 3;
     if (!a->has_range) a->total = 0;
 }
 
 // <https://...>; rel="next"
-static void take_next(kin_web_answer *a, const char *at, size_t n) {
+static void read_next(kin_web_answer *a, const char *at, size_t n) {
     char text[2000];
-    take_text(text, sizeof text, at, n);
+    copy_text(text, sizeof text, at, n);
     char *rel = strstr(text, "rel=\"next\""), *end = strchr(text, '>');
-    if (rel && end && end < rel && text[0] == '<') take_text(a->next, sizeof a->next, text + 1, (size_t)(end - text - 1));
+    if (rel && end && end < rel && text[0] == '<') copy_text(a->next, sizeof a->next, text + 1, (size_t)(end - text - 1));
 }
 
 static size_t on_header(char *line, size_t size, size_t n, void *user) {
@@ -71,12 +71,12 @@ static size_t on_header(char *line, size_t size, size_t n, void *user) {
         *a = (kin_web_answer){.retry_after_s = -1};
         memcpy(a->linked_etag, linked, sizeof linked);
     }
-    if ((v = value_of(line, n, "etag", &len))) take_etag(a->etag, sizeof a->etag, v, len);
-    if ((v = value_of(line, n, "x-linked-etag", &len))) take_etag(a->linked_etag, sizeof a->linked_etag, v, len);
-    if ((v = value_of(line, n, "x-error-code", &len))) take_text(a->error_code, sizeof a->error_code, v, len);
-    if ((v = value_of(line, n, "content-type", &len))) take_text(a->content_type, sizeof a->content_type, v, len);
-    if ((v = value_of(line, n, "content-range", &len))) take_range(a, v, len);
-    if ((v = value_of(line, n, "link", &len))) take_next(a, v, len);
+    if ((v = value_of(line, n, "etag", &len))) read_etag(a->etag, sizeof a->etag, v, len);
+    if ((v = value_of(line, n, "x-linked-etag", &len))) read_etag(a->linked_etag, sizeof a->linked_etag, v, len);
+    if ((v = value_of(line, n, "x-error-code", &len))) copy_text(a->error_code, sizeof a->error_code, v, len);
+    if ((v = value_of(line, n, "content-type", &len))) copy_text(a->content_type, sizeof a->content_type, v, len);
+    if ((v = value_of(line, n, "content-range", &len))) read_range(a, v, len);
+    if ((v = value_of(line, n, "link", &len))) read_next(a, v, len);
     if ((v = value_of(line, n, "accept-ranges", &len))) a->accepts_ranges = len == 5 && strncasecmp(v, "bytes", 5) == 0;
     if ((v = value_of(line, n, "content-length", &len)) && a->total == 0) a->total = strtoull(v, NULL, 10);
     if ((v = value_of(line, n, "retry-after", &len))) // seconds, or a date, which libcurl would have to parse

@@ -4,16 +4,16 @@
 
 #define TAU 6.283185307179586
 
-// The pair (as a real number) that makes n_turns full cos_sin in n_ctx_orig positions:
-// n_ctx_orig * freq_base^(-2i / n_rot) = tau * n_turns, solved for i.
-static double pair_with_turns(const kin_ref_rope *rope, double n_turns) {
-    return rope->n_rot * log(rope->n_ctx_orig / (n_turns * TAU)) / (2 * log((double)rope->freq_base));
+// The pair (as a real number) that makes n_rotations full cos_sin in n_ctx_orig positions:
+// n_ctx_orig * freq_base^(-2i / n_rot) = tau * n_rotations, solved for i.
+static double pair_with_rotations(const kin_ref_rope *rope, double n_rotations) {
+    return rope->n_rot * log(rope->n_ctx_orig / (n_rotations * TAU)) / (2 * log((double)rope->freq_base));
 }
 
 // YaRN: returns how much of pair i's original frequency is kept: 1 for fast pairs, 0 for slow ones, linear in between.
 static double yarn_kept(const kin_ref_rope *rope, int i) {
-    const double first = fmax(0, floor(pair_with_turns(rope, (double)rope->beta_fast)));
-    const double last = fmin(rope->n_rot - 1, ceil(pair_with_turns(rope, (double)rope->beta_slow)));
+    const double first = fmax(0, floor(pair_with_rotations(rope, (double)rope->beta_fast)));
+    const double last = fmin(rope->n_rot - 1, ceil(pair_with_rotations(rope, (double)rope->beta_slow)));
     return 1 - fmin(1, fmax(0, (i - first) / fmax(0.001, last - first)));
 }
 

@@ -14,7 +14,7 @@
 #include "serve/server_json.h"
 #include "sys/sha256.h"
 
-static void reply_json(kin_http_exchange *x, json_t *json) {
+static void reply_about(kin_http_exchange *x, json_t *json) {
     kin_text_buffer body = {0};
     kin_json_put(json, &body);
     if (body.failed)
@@ -45,10 +45,10 @@ static kin_model_card with_digest(kin_model_card card, int64_t modified_s) {
     return card;
 }
 
-static kin_model_card card_of_file(const kin_call_world *world, const kin_model_file *f) {
-    const kin_model_card card = {.id = world->model,
-                                 .aliases = world->names.others,
-                                 .n_aliases = world->names.n_others,
+static kin_model_card card_of_file(const kin_call_shared *shared, const kin_model_file *f) {
+    const kin_model_card card = {.id = shared->model,
+                                 .aliases = shared->names.others,
+                                 .n_aliases = shared->names.n_others,
                                  .created_s = f->modified_s,
                                  .ftype = f->type,
                                  .arch = f->family,
@@ -64,13 +64,13 @@ static kin_model_card card_of_file(const kin_call_world *world, const kin_model_
     return with_digest(card, f->modified_s);
 }
 
-kin_model_card kin_about_card(const kin_call_world *world, const kin_model_file *file, int64_t created_s) {
-    if (!world->service) return card_of_file(world, file);
-    const kin_session *s = world->preparer.session;
+kin_model_card kin_about_card(const kin_call_shared *shared, const kin_model_file *file, int64_t created_s) {
+    if (!shared->service) return card_of_file(shared, file);
+    const kin_session *s = shared->preparer.session;
     uint64_t n_bytes;
-    kin_model_card card = {.id = world->model,
-                           .aliases = world->names.others,
-                           .n_aliases = world->names.n_others,
+    kin_model_card card = {.id = shared->model,
+                           .aliases = shared->names.others,
+                           .n_aliases = shared->names.n_others,
                            .created_s = file ? file->modified_s : created_s,
                            .ftype = kin_model_main_type(s->model.gguf, &n_bytes),
                            .vocab_type = kin_vocab_get_kind(s->vocab) == KIN_VOCAB_SPM ? 1 : 2,
@@ -83,7 +83,7 @@ kin_model_card kin_about_card(const kin_call_world *world, const kin_model_file 
                            .n_params = (int64_t)kin_model_n_params(&s->model),
                            .has_tools = true,
                            .has_embeddings = true,
-                           .has_thinking = kin_chat_format_thinks(&kin_prompter_format(world->preparer.prompter)->chat),
+                           .has_thinking = kin_chat_format_thinks(&kin_prompter_format(shared->preparer.prompter)->chat),
                            .status = file ? "loaded" : NULL};
     card.n_bytes = (int64_t)n_bytes;
     return with_digest(card, file ? file->modified_s : 0);
@@ -113,9 +113,9 @@ void kin_about_models(const kin_about *a, kin_http_exchange *x) {
     const kin_model_card *card = find_card(a, name);
     kin_api_error error;
     if (name.len == 0) {
-        reply_json(x, kin_models_json(a->cards, a->n_cards));
+        reply_about(x, kin_models_json(a->cards, a->n_cards));
     } else if (card) {
-        reply_json(x, kin_model_json(card));
+        reply_about(x, kin_model_json(card));
     } else {
         kin_api_error_set(&error, 404, "model", "model not found; this server has '%.200s'%s",
                           a->n_cards ? a->cards[0].id : "none", a->n_cards > 1 ? " and others, see /v1/models" : "");
@@ -134,14 +134,14 @@ static const char *token_text(const kin_vocab *vocab, int32_t id, char *text, si
 }
 
 void kin_about_props(const kin_about *a, kin_http_exchange *x) {
-    const kin_session *s = a->world->preparer.session;
+    const kin_session *s = a->shared->preparer.session;
     const kin_model_card *card = a->card;
     kin_request request = {0};
     kin_api_error error;
     char bos[256], eos[256];
-    kin_str source = kin_prompter_template(a->world->preparer.prompter);
+    kin_str source = kin_prompter_template(a->shared->preparer.prompter);
     char *template = source.at ? strndup(source.at, source.len) : NULL;
-    if (kin_request_from_native(&request, json_pack("{s:s}", "prompt", ""), &a->world->defaults, &error) != 0) {
+    if (kin_request_from_native(&request, json_pack("{s:s}", "prompt", ""), &a->shared->defaults, &error) != 0) {
         kin_refuse(x, NULL, &error);
     } else {
         kin_server_props props = {.defaults = &request,
@@ -159,7 +159,7 @@ void kin_about_props(const kin_about *a, kin_http_exchange *x) {
                                   .has_ui = a->has_ui,
                                   .has_tools = card->has_tools,
                                   .has_thinking = card->has_thinking};
-        reply_json(x, kin_props_json(&props));
+        reply_about(x, kin_props_json(&props));
     }
     kin_request_fini(&request);
     free(template);
@@ -171,7 +171,7 @@ void kin_about_slots(const kin_about *a, kin_http_exchange *x) {
         return;
     }
     kin_slot_view *views = calloc((size_t)a->n_parallel, sizeof *views);
-    int n = views ? kin_call_views(a->world, views, a->n_parallel) : 0;
+    int n = views ? kin_call_views(a->shared, views, a->n_parallel) : 0;
     kin_str fails = kin_http_query(x, "fail_on_no_slot");
     if (!views) {
         kin_http_reply_error(x, 500, "out of memory");
@@ -180,10 +180,10 @@ void kin_about_slots(const kin_about *a, kin_http_exchange *x) {
     } else {
         for (int i = 0; i < a->n_parallel; i++) {
             views[i].id = i;
-            views[i].n_ctx = a->world->preparer.session->n_ctx;
+            views[i].n_ctx = a->shared->preparer.session->n_ctx;
             if (i >= n) views[i].task = -1;
         }
-        reply_json(x, kin_slots_json(views, a->n_parallel));
+        reply_about(x, kin_slots_json(views, a->n_parallel));
     }
     free(views);
 }
@@ -219,7 +219,7 @@ void kin_about_ollama_ps(const kin_about *a, kin_http_exchange *x) {
 void kin_about_ollama_show(const kin_about *a, kin_http_exchange *x) {
     kin_text_buffer body = {0};
     kin_model_card card = *a->card;
-    kin_str source = a->world->service ? kin_prompter_template(a->world->preparer.prompter) : (kin_str){NULL, 0};
+    kin_str source = a->shared->service ? kin_prompter_template(a->shared->preparer.prompter) : (kin_str){NULL, 0};
     char *template = source.at ? strndup(source.at, source.len) : NULL;
     card.chat_template = template ? template : "";
     body.failed = source.at && !template;

@@ -12,14 +12,14 @@ typedef struct kin_about {
     int n_cards;
     // The model that the request names; NULL if it names none. For /props and /slots the model is loaded.
     const kin_model_card *card;
-    const kin_call_world *world;
+    const kin_call_shared *shared;
     int n_parallel;
     bool has_metrics, has_slots, has_ui;
 } kin_about;
 
-// Describes one model. file: the model's file if the server has several models, else NULL. A world without a service means that
+// Describes one model. file: the model's file if the server has several models, else NULL. If its shared state has no service,
 // the model is not loaded.
-kin_model_card kin_about_card(const kin_call_world *world, const kin_model_file *file, int64_t created_s);
+kin_model_card kin_about_card(const kin_call_shared *shared, const kin_model_file *file, int64_t created_s);
 
 void kin_about_models(const kin_about *about, kin_http_exchange *x); // /v1/models and /v1/models/NAME
 void kin_about_props(const kin_about *about, kin_http_exchange *x);

@@ -152,7 +152,7 @@ static bool is_allowed(const kin_access *a, const char *name) {
     return false;
 }
 
-bool kin_access_takes_host(const kin_access *a, kin_str host) {
+bool kin_access_allows_host(const kin_access *a, kin_str host) {
     char name[MAX_NAME];
     if (a->hosts == ANY_HOST || !host.at) return true;
     name_of(host, name);
@@ -171,7 +171,7 @@ static bool is_listed(const kin_access *a, kin_str origin, const char *name) {
     return false;
 }
 
-bool kin_access_takes_origin(const kin_access *a, kin_str origin) {
+bool kin_access_allows_origin(const kin_access *a, kin_str origin) {
     char name[MAX_NAME];
     const char *host = origin.at ? memmem(origin.at, origin.len, "://", 3) : NULL;
     if (!origin.at || a->cors == KIN_CORS_NONE) return false;
@@ -212,7 +212,7 @@ static bool is_own_site(kin_str site) {
 
 static bool comes_from_elsewhere(const kin_access *a, const kin_http_exchange *x) {
     kin_str origin = kin_http_header(x, "origin"), site = kin_http_header(x, "sec-fetch-site");
-    if (a->cors == KIN_CORS_ALL || kin_access_takes_origin(a, origin) || is_own_site(site)) return false;
+    if (a->cors == KIN_CORS_ALL || kin_access_allows_origin(a, origin) || is_own_site(site)) return false;
     return kin_str_eq(site, "cross-site") || is_elsewhere(a, origin, kin_http_header(x, "host"));
 }
 
@@ -229,7 +229,7 @@ static bool is_of_a_browser(const kin_http_exchange *x) {
 
 bool kin_access_may_load(const kin_access *a, const kin_http_exchange *x) {
     kin_str site = kin_http_header(x, "sec-fetch-site");
-    if (a->n_keys > 0 || a->cors == KIN_CORS_ALL || kin_access_takes_origin(a, kin_http_header(x, "origin"))) return true;
+    if (a->n_keys > 0 || a->cors == KIN_CORS_ALL || kin_access_allows_origin(a, kin_http_header(x, "origin"))) return true;
     return site.at ? is_own_site(site) : !kin_str_eq(kin_http_method(x), "GET") || !is_of_a_browser(x);
 }
 
@@ -274,7 +274,7 @@ void kin_access_close(kin_access *a) {
 
 bool kin_access_admit(const kin_access *a, kin_http_exchange *x) {
     kin_str origin = kin_http_header(x, "origin");
-    if (kin_access_takes_origin(a, origin)) {
+    if (kin_access_allows_origin(a, origin)) {
         kin_http_add_header(x, "Access-Control-Allow-Origin", origin.at); // a NUL follows
         kin_http_add_header(x, "Access-Control-Allow-Credentials", "true");
         kin_http_add_header(x, "Access-Control-Expose-Headers", "X-Kin-Relaxed");
@@ -288,7 +288,7 @@ bool kin_access_admit(const kin_access *a, kin_http_exchange *x) {
             "--allow-hosts NAME.");
         return false;
     }
-    if (!kin_access_takes_host(a, kin_http_header(x, "host"))) {
+    if (!kin_access_allows_host(a, kin_http_header(x, "host"))) {
         kin_http_reply_error(x, 403,
                              "This server does not accept the name in the Host header, as a protection against DNS rebinding. "
                              "To allow that name, start it with --allow-hosts NAME.");

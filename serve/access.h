@@ -23,7 +23,7 @@ typedef enum kin_cors {
 } kin_cors;
 
 typedef struct kin_access_options {
-    const char *host;         // the address that the server listens on, see kin_access_takes_host
+    const char *host;         // the address that the server listens on, see kin_access_allows_host
     const char *allow_hosts;  // further names that Host may have, "desk.example,kin.example"; NULL: none
     const char *api_keys;     // "KEY,KEY"; NULL: none. Without any key all clients are admitted
     const char *api_key_file; // one key per line; NULL: none
@@ -51,5 +51,5 @@ bool kin_access_has_key(const kin_access *a, kin_str authorization, kin_str x_ap
 bool kin_access_is_public(kin_str path); // true if no key is needed
 // On a loopback address: names of this machine. On other addresses without keys: also IP addresses and names that exist only in
 // the home network ("desk", "desk.local"). Otherwise: any name.
-bool kin_access_takes_host(const kin_access *a, kin_str host);
-bool kin_access_takes_origin(const kin_access *a, kin_str origin); // true if pages of this origin may read answers
+bool kin_access_allows_host(const kin_access *a, kin_str host);
+bool kin_access_allows_origin(const kin_access *a, kin_str origin); // true if pages of this origin may read answers

@@ -18,7 +18,7 @@ enum { QUICK_STEPS = 1 << 21 };
 
 struct kin_call {
     kin_call *next, **at; // list of all calls
-    kin_call_world *world;
+    kin_call_shared *shared;
     const kin_call_route *route;
     kin_exchange_data data;
     kin_http_exchange *x; // NULL: the client is gone
@@ -34,7 +34,7 @@ struct kin_call {
     kin_prepared prepared;
     kin_writer_context context;
     kin_writer *writer;
-    kin_choice *choices; // [prepared.n_texts]
+    kin_choice *choices; // [prepared.n_sequences]
     int n_opened, n_running, n_jobs;
     bool is_answered; // the preparation has written the answer
     bool has_failed;
@@ -71,16 +71,16 @@ static void free_call(kin_call *c) {
     free(c->choices);
     free(c->body);
     // A hostile body may contain millions of values, and freeing them would block the loop for too long.
-    if (c->n_body > KIN_LARGE_BODY && uv_queue_work(c->world->loop, &c->work, free_prepared, prepared_is_free) == 0) return;
+    if (c->n_body > KIN_LARGE_BODY && uv_queue_work(c->shared->loop, &c->work, free_prepared, prepared_is_free) == 0) return;
     kin_prepared_fini(&c->prepared);
     kin_http_release(&c->hold);
     free(c);
 }
 
 // Jobs refer to the call until they have ended.
-static void let_go(kin_call *c) {
+static void cancel_jobs(kin_call *c) {
     for (int i = 0; i < c->n_opened; i++) {
-        if (c->choices[i].job) kin_service_cancel(c->world->service, c->choices[i].job);
+        if (c->choices[i].job) kin_service_cancel(c->shared->service, c->choices[i].job);
     }
     if (c->n_jobs == 0) free_call(c);
 }
@@ -103,7 +103,7 @@ static void flush(kin_call *c) {
 
 static void fail(kin_call *c, const kin_api_error *error) {
     c->has_failed = true;
-    c->world->counters.n_failed++;
+    c->shared->counters.n_failed++;
     if (c->x && c->writer && kin_http_has_begun(c->x)) {
         c->route->format->fail(c->writer, error, &c->out);
         flush(c);
@@ -112,7 +112,7 @@ static void fail(kin_call *c, const kin_api_error *error) {
         kin_refuse(c->x, c->route->format, error);
     }
     c->x = NULL;
-    let_go(c);
+    cancel_jobs(c);
 }
 
 static void fail_with(kin_call *c, int status, const char *why) {
@@ -134,17 +134,17 @@ static void finish(kin_call *c) {
         kin_http_reply(c->x, 200, "application/json; charset=utf-8", c->out.at ? c->out.at : "", c->out.len);
     }
     c->x = NULL;
-    let_go(c);
+    cancel_jobs(c);
 }
 
-static void gone(void *self) {
+static void on_call_gone(void *self) {
     kin_call *c = self;
     c->x = NULL;
-    c->world->counters.n_cancelled++;
+    c->shared->counters.n_cancelled++;
     atomic_store(&c->is_gone, true);
     if (c->n_running > 0)
-        let_go(c);
-    else if (c->is_slow && kin_lane_remove(c->world->compiling, &c->compiling))
+        cancel_jobs(c);
+    else if (c->is_slow && kin_lane_remove(c->shared->compiling, &c->compiling))
         free_call(c); // otherwise the pool is preparing it
 }
 
@@ -172,7 +172,7 @@ static int translate(kin_call *c, json_t **body, parse_fn *parse) {
     if (rc != 0) *body = NULL;
     if (kind == KIN_OLLAMA_NATIVE) *parse = kin_request_from_native;
     if (rc != 0 || kind == KIN_OLLAMA_CHAT || kind == KIN_OLLAMA_NATIVE) return rc;
-    kin_ollama_put_loaded(kind, c->route->body == KIN_BODY_OLLAMA_CHAT, c->world->model, (int64_t)time(NULL), &c->out);
+    kin_ollama_put_loaded(kind, c->route->body == KIN_BODY_OLLAMA_CHAT, c->shared->model, (int64_t)time(NULL), &c->out);
     c->is_answered = true;
     json_decref(*body);
     return 0;
@@ -190,7 +190,7 @@ static kin_grammar_budget budget_of(kin_call *c, uint64_t steps) {
 }
 
 static void prepare_call(kin_call *c) {
-    const kin_call_world *w = c->world;
+    const kin_call_shared *w = c->shared;
     kin_request request = {0};
     parse_fn parse;
     json_t *body = kin_request_parse((kin_str){c->body, c->n_body}, &c->error);
@@ -219,20 +219,20 @@ static void random_id(char id[40]) {
     id[sizeof bytes] = 0;
 }
 
-static void take_events(void *user, int index, const kin_reply_event *events, int n);
+static void handle_reply_events(void *user, int index, const kin_reply_event *events, int n);
 
 static int open_choices(kin_call *c, kin_err *err) {
     kin_prepared *p = &c->prepared;
-    c->choices = calloc((size_t)p->n_texts, sizeof *c->choices);
+    c->choices = calloc((size_t)p->n_sequences, sizeof *c->choices);
     if (!c->choices) return kin_err_set(err, "out of memory");
-    for (int i = 0; i < p->n_texts; i++) {
+    for (int i = 0; i < p->n_sequences; i++) {
         kin_choice *choice = &c->choices[i];
         c->n_opened++;
-        if (kin_choice_open(choice, c->world->preparer.session->vocab, &p->request, p->request.is_chat ? &p->reply : NULL, err) !=
-            0)
+        if (kin_choice_open(choice, c->shared->preparer.session->vocab, &p->request, p->request.is_chat ? &p->reply : NULL,
+                            err) != 0)
             return KIN_FAIL;
         choice->index = i;
-        choice->take = take_events;
+        choice->on_events = handle_reply_events;
         choice->user = c;
         choice->n_prompt = p->jobs[i].n_prompt;
         choice->submitted = kin_clock_now();
@@ -244,10 +244,10 @@ static int open_choices(kin_call *c, kin_err *err) {
 static int open_writer(kin_call *c, kin_err *err) {
     const kin_prepared *p = &c->prepared;
     c->context = (kin_writer_context){.request = &p->request,
-                                      .model = c->world->model,
-                                      .fingerprint = c->world->fingerprint,
+                                      .model = c->shared->model,
+                                      .fingerprint = c->shared->fingerprint,
                                       .created_s = (int64_t)time(NULL),
-                                      .n_choices = p->n_texts,
+                                      .n_choices = p->n_sequences,
                                       .n_prompt = p->jobs[0].n_prompt,
                                       .prompts = p->prompts};
     random_id(c->context.id);
@@ -255,12 +255,12 @@ static int open_writer(kin_call *c, kin_err *err) {
 }
 
 static int submit(kin_call *c, kin_err *err) {
-    for (int i = 0; i < c->prepared.n_texts; i++) {
+    for (int i = 0; i < c->prepared.n_sequences; i++) {
         kin_choice *choice = &c->choices[i];
         kin_job_options options = c->prepared.jobs[i];
         c->prepared.jobs[i] = (kin_job_options){0}; // the job owns it now
         if (kin_job_new(&choice->job, &options, err) != 0) return KIN_FAIL;
-        kin_service_submit(c->world->service, choice->job);
+        kin_service_submit(c->shared->service, choice->job);
         c->n_running++;
         c->n_jobs++;
     }
@@ -269,21 +269,21 @@ static int submit(kin_call *c, kin_err *err) {
 
 // Checks that the model is the requested one, and that there is room for all sequences.
 static int check(const kin_call *c, kin_api_error *error) {
-    int n = c->prepared.n_texts, n_most = kin_service_max_jobs(c->world->service);
-    if (kin_model_names_check(&c->world->names, c->prepared.request.model, error) != 0) return KIN_FAIL;
+    int n = c->prepared.n_sequences, n_most = kin_service_max_jobs(c->shared->service);
+    if (kin_model_names_check(&c->shared->names, c->prepared.request.model, error) != 0) return KIN_FAIL;
     if (n > n_most)
         return kin_api_error_set(
             error, 400, NULL,
             "the request asks for %d completions, but this server accepts %d at once: ask for fewer, or start it with a "
             "larger --max-queue",
             n, n_most);
-    if (kin_service_has_room(c->world->service, n)) return 0;
+    if (kin_service_has_room(c->shared->service, n)) return 0;
     return kin_api_error_set(error, 429, NULL, "the queue is full: try again in a moment");
 }
 
 // Adds a header that names the parts of schemas that are not enforced, unless the stream's header was sent while its model was
 // loading.
-static void say_relaxed(kin_call *c) {
+static void add_relaxed_header(kin_call *c) {
     kin_text_buffer *relaxed = &c->prepared.relaxed;
     if (relaxed->len == 0 || relaxed->failed || kin_http_has_begun(c->x)) return;
     for (size_t i = 0; i < relaxed->len; i++) {
@@ -304,7 +304,7 @@ static void start(kin_call *c) {
         fail_with(c, 500, err.text);
         return;
     }
-    say_relaxed(c);
+    add_relaxed_header(c);
     c->last_sign = kin_clock_now();
     c->route->format->start(c->writer, &c->out);
     if (submit(c, &err) != 0) fail_with(c, 500, err.text);
@@ -320,7 +320,7 @@ static void answer(kin_call *c) {
 static void compile_in_lane(kin_lane_work *work) {
     kin_call *c = work->user;
     kin_grammar_budget budget = budget_of(c, KIN_GRAMMAR_MAX_STEPS);
-    c->rc = kin_prepare_grammar(&c->prepared, &c->world->preparer, &budget, &c->error);
+    c->rc = kin_prepare_grammar(&c->prepared, &c->shared->preparer, &budget, &c->error);
 }
 
 static void go_on(kin_call *c, int status);
@@ -331,7 +331,7 @@ static void compiled(kin_lane_work *work, int status) {
 
 static void queue_compiling(kin_call *c) {
     c->compiling = (kin_lane_work){.run = compile_in_lane, .done = compiled, .user = c};
-    if (!kin_lane_queue(c->world->compiling, &c->compiling))
+    if (!kin_lane_queue(c->shared->compiling, &c->compiling))
         fail_with(c, 503, "too many requests wait whose schemas or grammars take long to compile: try again in a moment");
 }
 
@@ -359,7 +359,7 @@ static void go_on(kin_call *c, int status) {
         start(c);
 }
 
-void kin_call_begin(kin_call_world *world, const kin_call_route *route, kin_http_exchange *x) {
+void kin_call_begin(kin_call_shared *shared, const kin_call_route *route, kin_http_exchange *x) {
     kin_call *c = calloc(1, sizeof *c);
     kin_api_error error;
     if (!c) {
@@ -367,20 +367,20 @@ void kin_call_begin(kin_call_world *world, const kin_call_route *route, kin_http
         kin_refuse(x, route->format, &error);
         return;
     }
-    world->counters.n_requests++;
-    c->world = world;
+    shared->counters.n_requests++;
+    c->shared = shared;
     c->route = route;
     c->x = x;
-    c->data = (kin_exchange_data){gone, c};
+    c->data = (kin_exchange_data){on_call_gone, c};
     kin_http_set_data(x, &c->data);
-    c->next = world->calls;
-    c->at = &world->calls;
+    c->next = shared->calls;
+    c->at = &shared->calls;
     if (c->next) c->next->at = &c->next;
-    world->calls = c;
-    c->body = kin_http_take_body(x, &c->n_body, &c->hold);
+    shared->calls = c;
+    c->body = kin_http_detach_body(x, &c->n_body, &c->hold);
     c->work.data = c;
     c->preparing = (kin_lane_work){.run = prepare_in_pool, .done = prepared, .user = c};
-    kin_lane_run(world->huge, &c->preparing, c->n_body > KIN_HUGE_BODY);
+    kin_lane_run(shared->huge, &c->preparing, c->n_body > KIN_HUGE_BODY);
 }
 
 // ---- tokens
@@ -396,7 +396,7 @@ static void send_delta(kin_call *c, kin_choice *choice, const kin_reply_event *e
     c->route->format->delta(c->writer, &delta, &c->out);
 }
 
-static void take_events(void *user, int index, const kin_reply_event *events, int n) {
+static void handle_reply_events(void *user, int index, const kin_reply_event *events, int n) {
     kin_call *c = user;
     send_delta(c, &c->choices[index], events, n);
 }
@@ -408,7 +408,7 @@ static void count_in(uint64_t *buckets, double seconds) {
 }
 
 static void count_token(kin_call *c, kin_choice *choice, kin_time at) {
-    struct kin_call_counters *t = &c->world->counters;
+    struct kin_call_counters *t = &c->shared->counters;
     if (!choice->first) {
         double seconds = kin_clock_ms(choice->submitted, at) / 1e3;
         choice->first = at;
@@ -422,23 +422,23 @@ static void count_token(kin_call *c, kin_choice *choice, kin_time at) {
     choice->last = at;
 }
 
-static void take_probs(kin_call *c, const kin_job_event *e) {
-    const kin_vocab *vocab = c->world->preparer.session->vocab;
+static void copy_probs(kin_call *c, const kin_job_event *e) {
+    const kin_vocab *vocab = c->shared->preparer.session->vocab;
     for (int i = 0; i < e->n_top; i++)
         c->top[i] = (kin_token_prob){e->top[i].id, kin_vocab_piece(vocab, e->top[i].id), e->top[i].logprob};
     c->probs = (kin_token_probs){{e->id, kin_vocab_piece(vocab, e->id), e->logprob}, c->top, e->n_top};
 }
 
 // Handles a token of the prompt.
-static void take_echo(kin_call *c, const kin_choice *choice, const kin_job_event *e) {
-    take_probs(c, e);
+static void handle_echo(kin_call *c, const kin_choice *choice, const kin_job_event *e) {
+    copy_probs(c, e);
     kin_delta delta = {.choice = choice->index, .tokens = &e->id, .probs = &c->probs, .n_tokens = 1, .is_prompt = true};
     c->route->format->delta(c->writer, &delta, &c->out);
 }
 
 static void end_choice(kin_call *c, kin_choice *choice, kin_finish_reason reason, bool truncated) {
     kin_err err;
-    struct kin_call_counters *t = &c->world->counters;
+    struct kin_call_counters *t = &c->shared->counters;
     if (kin_choice_flush(choice, reason != KIN_FINISH_EOS, &err) != 0) {
         fail_with(c, 500, err.text);
         return;
@@ -476,12 +476,12 @@ static void end_choice(kin_call *c, kin_choice *choice, kin_finish_reason reason
         flush(c);
 }
 
-static void take_token(kin_call *c, kin_choice *choice, const kin_job_event *e) {
+static void handle_token(kin_call *c, kin_choice *choice, const kin_job_event *e) {
     kin_err err;
     if (kin_choice_is_cut(choice)) return; // it came after the end of the text
     count_token(c, choice, e->at);
     choice->drafts = e->drafts;
-    if (c->prepared.request.n_probs >= 0) take_probs(c, e);
+    if (c->prepared.request.n_probs >= 0) copy_probs(c, e);
     c->token = e->id;
     c->has_token = true;
     if (kin_choice_push(choice, e->id, (kin_str){"", 0}, &err) != 0) {
@@ -491,11 +491,11 @@ static void take_token(kin_call *c, kin_choice *choice, const kin_job_event *e) 
     if (c->has_token) send_delta(c, choice, NULL, 0);
     if (is_stream(c)) flush(c);
     if (!kin_choice_is_cut(choice)) return;
-    kin_service_cancel(c->world->service, choice->job);
+    kin_service_cancel(c->shared->service, choice->job);
     end_choice(c, choice, choice->stop_word >= 0 ? KIN_FINISH_STOP_WORD : KIN_FINISH_LENGTH, false);
 }
 
-static void take_end(kin_call *c, kin_choice *choice, const kin_job_event *e) {
+static void handle_end(kin_call *c, kin_choice *choice, const kin_job_event *e) {
     choice->job = NULL;
     choice->drafts = e->drafts;
     c->n_jobs--;
@@ -513,7 +513,7 @@ static void take_end(kin_call *c, kin_choice *choice, const kin_job_event *e) {
     if (c->n_jobs == 0 && is_over) free_call(c);
 }
 
-static void take_progress(kin_call *c, kin_choice *choice, const kin_job_event *e) {
+static void handle_progress(kin_call *c, kin_choice *choice, const kin_job_event *e) {
     const kin_api_format *f = c->route->format;
     if (!choice->first) { // later ones belong to a preempted sequence that is computed again
         choice->n_cached = e->n_cached;
@@ -527,26 +527,26 @@ static void take_progress(kin_call *c, kin_choice *choice, const kin_job_event *
     flush(c);
 }
 
-void kin_call_take(kin_call_world *world, kin_job_event *e) {
-    (void)world;
+void kin_call_handle(kin_call_shared *shared, kin_job_event *e) {
+    (void)shared;
     kin_choice *choice = e->user;
     kin_call *c = choice->user;
     bool is_over = !c->x || c->has_failed;
     if (e->kind == KIN_JOB_ENDED)
-        take_end(c, choice, e);
+        handle_end(c, choice, e);
     else if (!is_over && e->kind == KIN_JOB_TOKEN)
-        take_token(c, choice, e);
+        handle_token(c, choice, e);
     else if (!is_over && e->kind == KIN_JOB_ECHO)
-        take_echo(c, choice, e);
+        handle_echo(c, choice, e);
     else if (!is_over)
-        take_progress(c, choice, e);
+        handle_progress(c, choice, e);
     free(e->top);
     if (e->kind == KIN_JOB_ENDED) kin_job_free(e->job);
 }
 
-int kin_call_views(const kin_call_world *world, kin_slot_view *views, int n_max) {
+int kin_call_views(const kin_call_shared *shared, kin_slot_view *views, int n_max) {
     int n = 0;
-    for (const kin_call *c = world->calls; c; c = c->next) {
+    for (const kin_call *c = shared->calls; c; c = c->next) {
         for (int i = 0; i < c->n_opened && n < n_max; i++) {
             const kin_choice *choice = &c->choices[i];
             const kin_request *r = &c->prepared.request;
@@ -567,11 +567,11 @@ int kin_call_views(const kin_call_world *world, kin_slot_view *views, int n_max)
     return n;
 }
 
-void kin_call_tick(kin_call_world *world, kin_time now) {
-    for (kin_call *c = world->calls, *next; c; c = next) {
+void kin_call_tick(kin_call_shared *shared, kin_time now) {
+    for (kin_call *c = shared->calls, *next; c; c = next) {
         next = c->next;
         if (!c->x || !c->writer || !is_stream(c)) continue; // without a writer, the pool may be preparing it
-        int own_s = c->prepared.request.sse_ping_s, ping_s = own_s == KIN_REQUEST_PING_OF_SERVER ? world->ping_s : own_s;
+        int own_s = c->prepared.request.sse_ping_s, ping_s = own_s == KIN_REQUEST_PING_OF_SERVER ? shared->ping_s : own_s;
         if (ping_s <= 0) continue;
         if (now < c->last_sign + (kin_time)ping_s * 1000000000) continue;
         if (c->route->format->ping) kin_text_print(&c->out, "%s", c->route->format->ping);

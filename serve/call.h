@@ -36,7 +36,7 @@ typedef struct kin_call_route {
 } kin_call_route;
 
 // State shared by all calls of a model; outlives them.
-typedef struct kin_call_world {
+typedef struct kin_call_shared {
     uv_loop_t *loop;
     kin_lane *compiling; // grammars that take long
     kin_lane *huge;      // bodies of more than KIN_HUGE_BODY
@@ -58,14 +58,14 @@ typedef struct kin_call_world {
         uint64_t n_longest;     // most tokens computed for one choice, with its prompt; the last token is not computed
         double prompt_s, generated_s;
     } counters;
-} kin_call_world;
+} kin_call_shared;
 
 // Upper bounds of the histograms' buckets in seconds, ascending; the last is infinite.
 extern const double kin_call_bucket_s[16];
 
 // Answers the exchange; sets the call as its data.
-void kin_call_begin(kin_call_world *world, const kin_call_route *route, kin_http_exchange *x);
-void kin_call_take(kin_call_world *world, kin_job_event *event);
+void kin_call_begin(kin_call_shared *shared, const kin_call_route *route, kin_http_exchange *x);
+void kin_call_handle(kin_call_shared *shared, kin_job_event *event);
 // Lists choices that are running or waiting -> views [n_max]. Returns their number.
-int kin_call_views(const kin_call_world *world, kin_slot_view *views, int n_max);
-void kin_call_tick(kin_call_world *world, kin_time now); // call several times per second
+int kin_call_views(const kin_call_shared *shared, kin_slot_view *views, int n_max);
+void kin_call_tick(kin_call_shared *shared, kin_time now); // call several times per second

@@ -2,7 +2,7 @@
 
 #include "serve/json_out.h"
 
-static json_t *take_text(kin_text_buffer *text) {
+static json_t *pop_text(kin_text_buffer *text) {
     json_t *json = text->failed ? NULL : json_stringn(text->at ? text->at : "", text->len);
     kin_text_fini(text);
     return json;
@@ -30,8 +30,8 @@ void kin_chat_end_turn(kin_chat_turn *turn, json_t *messages) {
     if (turn->has_text || turn->calls || turn->reasoning.len) {
         bool is_null = turn->calls && !turn->text.len;
         json_object_set_new(message, "role", json_string("assistant"));
-        json_object_set_new(message, "content", is_null ? json_null() : take_text(&turn->text));
-        if (turn->reasoning.len) json_object_set_new(message, "reasoning_content", take_text(&turn->reasoning));
+        json_object_set_new(message, "content", is_null ? json_null() : pop_text(&turn->text));
+        if (turn->reasoning.len) json_object_set_new(message, "reasoning_content", pop_text(&turn->reasoning));
         if (turn->calls) json_object_set(message, "tool_calls", turn->calls);
         json_array_append(messages, message);
     }
@@ -49,7 +49,7 @@ void kin_chat_drop_turn(kin_chat_turn *turn) {
 void kin_chat_add_message(json_t *messages, const char *role, kin_text_buffer *text) {
     json_t *message = json_object();
     json_object_set_new(message, "role", json_string(role));
-    json_object_set_new(message, "content", take_text(text));
+    json_object_set_new(message, "content", pop_text(text));
     json_array_append_new(messages, message);
 }
 
@@ -63,7 +63,7 @@ void kin_chat_add_tool_result(json_t *messages, const json_t *id, const json_t *
 json_t *kin_chat_json_string(const json_t *json) {
     kin_text_buffer text = {0};
     kin_json_put(json_incref((json_t *)json), &text);
-    return take_text(&text);
+    return pop_text(&text);
 }
 
 json_t *kin_chat_named_choice(const json_t *name) {

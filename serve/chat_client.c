@@ -28,7 +28,7 @@ typedef struct reading {
     kin_err *err;
 } reading;
 
-static bool take_piece(void *user, int status, kin_str piece) {
+static bool handle_piece(void *user, int status, kin_str piece) {
     reading *r = user;
     if (status == 200 && r->stream) {
         r->rc = kin_chat_stream_feed(r->stream, piece.at, piece.len, r->err);
@@ -87,7 +87,7 @@ static kin_http_client_end ask(kin_chat_client *c, const char *path, kin_str bod
         r->document.len = 0;
         r->rc = 0;
         r->err = err;
-        kin_http_client_end end = kin_http_client_ask(c->http, path, body, take_piece, r, &status, err);
+        kin_http_client_end end = kin_http_client_ask(c->http, path, body, handle_piece, r, &status, err);
         if (r->rc != 0) return KIN_HTTP_CLIENT_FAILED;
         if (end != KIN_HTTP_CLIENT_DONE) return end;
         if (status == 200) return KIN_HTTP_CLIENT_DONE;

@@ -27,7 +27,7 @@ static bool error_of(const json_t *o, kin_err *err) {
     return true;
 }
 
-static void take_choice(kin_chat_stream *s, const json_t *choice) {
+static void read_choice(kin_chat_stream *s, const json_t *choice) {
     const json_t *delta = json_object_get(choice, "delta");
     const char *reason = json_string_value(json_object_get(choice, "finish_reason"));
     const json_t *thought = json_object_get(delta, "reasoning_content");
@@ -38,7 +38,7 @@ static void take_choice(kin_chat_stream *s, const json_t *choice) {
     s->is_cut = strcmp(reason, "length") == 0;
 }
 
-static void take_figures(kin_chat_stream *s, const json_t *chunk) {
+static void read_figures(kin_chat_stream *s, const json_t *chunk) {
     const json_t *progress = json_object_get(chunk, "prompt_progress"), *timings = json_object_get(chunk, "timings");
     const json_t *usage = json_object_get(chunk, "usage");
     if (progress) {
@@ -57,7 +57,7 @@ static void take_figures(kin_chat_stream *s, const json_t *chunk) {
     s->generated_ms = ms_of(timings, "predicted_ms");
 }
 
-static int take_event(void *user, kin_str data, kin_err *err) {
+static int handle_event(void *user, kin_str data, kin_err *err) {
     kin_chat_stream *s = user;
     json_error_t where;
     if (data.len == 6 && memcmp(data.at, "[DONE]", 6) == 0) {
@@ -68,15 +68,15 @@ static int take_event(void *user, kin_str data, kin_err *err) {
     if (!chunk) return kin_err_set(err, "the server's answer is not valid JSON: %s", where.text);
     int rc = error_of(chunk, err) ? KIN_FAIL : 0;
     const json_t *choices = json_object_get(chunk, "choices");
-    if (rc == 0 && json_array_size(choices) > 0) take_choice(s, json_array_get(choices, 0));
-    if (rc == 0) take_figures(s, chunk);
+    if (rc == 0 && json_array_size(choices) > 0) read_choice(s, json_array_get(choices, 0));
+    if (rc == 0) read_figures(s, chunk);
     json_decref(chunk);
     if (s->text.failed || s->reasoning.failed) return kin_err_set(err, "out of memory for the answer");
     return rc;
 }
 
 int kin_chat_stream_feed(kin_chat_stream *s, const char *bytes, size_t n, kin_err *err) {
-    return kin_sse_reader_feed(&s->sse, bytes, n, take_event, s, err);
+    return kin_sse_reader_feed(&s->sse, bytes, n, handle_event, s, err);
 }
 
 void kin_chat_stream_fini(kin_chat_stream *s) {

@@ -24,7 +24,7 @@ static int out_of_memory(kin_err *err) {
     return kin_err_set(err, "out of memory");
 }
 
-static void take_events(kin_choice *c, const kin_reply_event *events, int n) {
+static void handle_choice_events(kin_choice *c, const kin_reply_event *events, int n) {
     for (int i = 0; i < n; i++) {
         c->in_reasoning = events[i].kind == KIN_REPLY_REASONING;
         if (events[i].text.len > 0 && memchr(events[i].text.at, '\n', events[i].text.len)) c->has_new_line = true;
@@ -33,7 +33,7 @@ static void take_events(kin_choice *c, const kin_reply_event *events, int n) {
         c->in_call = false;
         c->has_calls = true;
     }
-    if (n > 0) c->take(c->user, c->index, events, n);
+    if (n > 0) c->on_events(c->user, c->index, events, n);
 }
 
 // Passes on text that is certain to be part of the reply.
@@ -42,7 +42,7 @@ static int parse(kin_choice *c, kin_str text, kin_err *err) {
     int n = 1;
     if (text.len == 0) return 0;
     if (c->parser && kin_reply_parser_push(c->parser, text.at, text.len, &events, &n) != 0) return out_of_memory(err);
-    take_events(c, events, n);
+    handle_choice_events(c, events, n);
     return 0;
 }
 
@@ -50,7 +50,7 @@ static int parse(kin_choice *c, kin_str text, kin_err *err) {
 
 static void give_joined(kin_choice *c) {
     c->joined.text = (kin_str){c->joined_text.at, c->joined_text.len};
-    if (c->joined.text.len > 0) take_events(c, &c->joined, 1);
+    if (c->joined.text.len > 0) handle_choice_events(c, &c->joined, 1);
     c->joined_text.len = 0;
 }
 
@@ -60,7 +60,7 @@ static void join_events(kin_choice *c, const kin_reply_event *events, int n) {
         const kin_reply_event *e = &events[i];
         if (e->text.len == 0 || e->kind != c->joined.kind || e->tool != c->joined.tool) give_joined(c);
         if (e->text.len == 0) {
-            take_events(c, e, 1);
+            handle_choice_events(c, e, 1);
             continue;
         }
         c->joined = *e;
@@ -176,7 +176,7 @@ int kin_choice_flush(kin_choice *c, bool is_cut, kin_err *err) {
     if (c->stop && c->stop_word < 0 && parse(c, kin_stop_words_flush(c->stop), err) != 0) return KIN_FAIL;
     if (!c->parser) return 0;
     if (kin_reply_parser_flush(c->parser, is_cut, &events, &n) != 0) return out_of_memory(err);
-    take_events(c, events, n);
+    handle_choice_events(c, events, n);
     return 0;
 }
 

@@ -19,7 +19,7 @@ typedef struct kin_choice {
     kin_reply_parser *parser;      // NULL: everything is text
     const kin_chat_format *format; // of the parser
     const kin_request *request;
-    void (*take)(void *user, int index, const kin_reply_event *events, int n);
+    void (*on_events)(void *user, int index, const kin_reply_event *events, int n);
     void *user;
     int stop_word;     // index of the one that was found; -1: none
     int indent;        // white space so far at the beginning of this line; -1: past it, or on the first line

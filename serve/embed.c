@@ -23,7 +23,7 @@ struct kin_embed_input {
 struct embed {
     kin_exchange_data data;
     kin_http_exchange *x; // NULL: the client is gone, or has its answer
-    kin_embed_world *world;
+    kin_embed_shared *shared;
     kin_embed_api api;
     kin_lane_work preparing;
     uv_work_t work;
@@ -56,22 +56,22 @@ static void request_is_free(uv_work_t *work, int status) {
 
 static void free_embed(embed *e) {
     for (int i = 0; i < e->n && e->inputs; i++) free(e->inputs[i].ids);
-    e->world->n_open--;
+    e->shared->n_open--;
     free(e->inputs);
     free(e->vectors);
     kin_text_fini(&e->answer);
     free(e->body);
-    if (e->n_body > KIN_LARGE_BODY && uv_queue_work(e->world->loop, &e->work, free_request, request_is_free) == 0) return;
+    if (e->n_body > KIN_LARGE_BODY && uv_queue_work(e->shared->loop, &e->work, free_request, request_is_free) == 0) return;
     kin_embeddings_fini(&e->request);
     kin_http_release(&e->hold);
     free(e);
 }
 
 // Jobs refer to it until they have ended.
-static void let_go(embed *e) {
+static void cancel_jobs(embed *e) {
     e->x = NULL;
     for (int i = 0; i < e->n && e->inputs; i++) {
-        if (e->inputs[i].job) kin_service_cancel(e->world->service, e->inputs[i].job);
+        if (e->inputs[i].job) kin_service_cancel(e->shared->service, e->inputs[i].job);
     }
     if (e->n_running == 0) free_embed(e);
 }
@@ -82,13 +82,13 @@ static bool is_ollama(const embed *e) {
 
 static void refuse(embed *e) {
     if (e->x) kin_refuse(e->x, is_ollama(e) ? &kin_format_ollama_chat : NULL, &e->error);
-    let_go(e);
+    cancel_jobs(e);
 }
 
-static void gone(void *self) {
+static void on_embed_gone(void *self) {
     embed *e = self;
     e->x = NULL;
-    if (e->n_running > 0) let_go(e); // otherwise the pool is using it
+    if (e->n_running > 0) cancel_jobs(e); // otherwise the pool is using it
 }
 
 // ---- pooling
@@ -107,18 +107,18 @@ kin_pooling kin_embed_pooling(const kin_model *model, kin_pooling said) {
 
 // ---- preparing
 
-static int out_of_memory(embed *e) {
+static int refuse_for_memory(embed *e) {
     return kin_api_error_set(&e->error, 500, NULL, "out of memory");
 }
 
 static int encode(embed *e, kin_embed_input *input, const json_t *from) {
     input->of = e;
-    if (kin_prompter_encode_json(e->world->prompter, from, true, true, &input->ids, &input->n, &e->error) != 0) return KIN_FAIL;
+    if (kin_prompter_encode_json(e->shared->prompter, from, true, true, &input->ids, &input->n, &e->error) != 0) return KIN_FAIL;
     if (input->n == 0) return kin_api_error_set(&e->error, 400, "input", "an input is empty");
-    if (input->n > e->world->n_ctx && e->request.truncates) input->n = e->world->n_ctx;
-    if (input->n > e->world->n_ctx)
+    if (input->n > e->shared->n_ctx && e->request.truncates) input->n = e->shared->n_ctx;
+    if (input->n > e->shared->n_ctx)
         return kin_api_error_set(&e->error, 400, "input", "an input has %d tokens, but the context is %d", input->n,
-                                 e->world->n_ctx);
+                                 e->shared->n_ctx);
     e->n_tokens += input->n;
     return 0;
 }
@@ -131,13 +131,13 @@ static int read_request(embed *e) {
         json_decref(from);
         if (rc != 0) return KIN_FAIL;
     }
-    if (kin_embeddings_parse(&e->request, body, e->world->n_embd, &e->error) != 0) return KIN_FAIL;
+    if (kin_embeddings_parse(&e->request, body, e->shared->n_embd, &e->error) != 0) return KIN_FAIL;
     e->request.is_raw |= e->api == KIN_EMBED_OLLAMA_OLD; // like Ollama
     return 0;
 }
 
 static int check_pooling(embed *e) {
-    if (e->world->pooling != KIN_POOLING_NONE) return 0;
+    if (e->shared->pooling != KIN_POOLING_NONE) return 0;
     return kin_api_error_set(&e->error, 501, NULL,
                              "this model's pooling_type does not produce embeddings (it is for reranking): "
                              "start the server with --pooling mean to produce them anyway");
@@ -146,7 +146,7 @@ static int check_pooling(embed *e) {
 static void prepare_inputs(embed *e) {
     e->rc = check_pooling(e);
     if (e->rc == 0) e->rc = read_request(e);
-    if (e->rc == 0) e->rc = kin_model_names_check(&e->world->names, e->request.model, &e->error);
+    if (e->rc == 0) e->rc = kin_model_names_check(&e->shared->names, e->request.model, &e->error);
     if (e->rc != 0) return;
     int n = (int)json_array_size(e->request.inputs);
     if (n > KIN_SERVICE_MAX_JOBS) {
@@ -154,9 +154,9 @@ static void prepare_inputs(embed *e) {
         return;
     }
     e->inputs = calloc((size_t)n, sizeof *e->inputs);
-    e->vectors = calloc((size_t)n * (size_t)e->world->n_embd, sizeof *e->vectors);
+    e->vectors = calloc((size_t)n * (size_t)e->shared->n_embd, sizeof *e->vectors);
     if (!e->inputs || !e->vectors) {
-        e->rc = out_of_memory(e);
+        e->rc = refuse_for_memory(e);
         return;
     }
     for (e->n = 0; e->n < n && e->rc == 0; e->n++)
@@ -168,20 +168,20 @@ static void prepare(kin_lane_work *work) {
 }
 
 static int submit(embed *e) {
-    int n_most = kin_service_max_jobs(e->world->service);
+    int n_most = kin_service_max_jobs(e->shared->service);
     if (e->n > n_most)
         return kin_api_error_set(&e->error, 400, "input", "%d inputs, but this server accepts %d at once: send fewer", e->n,
                                  n_most);
-    if (!kin_service_has_room(e->world->service, e->n))
+    if (!kin_service_has_room(e->shared->service, e->n))
         return kin_api_error_set(&e->error, 429, NULL, "the queue is full: try again in a moment");
     for (int i = 0; i < e->n; i++) {
         kin_embed_input *input = &e->inputs[i];
         kin_job_options o = {
-            .prompt = input->ids, .n_prompt = input->n, .pooling = e->world->pooling, .n_probs = -1, .user = input};
+            .prompt = input->ids, .n_prompt = input->n, .pooling = e->shared->pooling, .n_probs = -1, .user = input};
         kin_err err;
         input->ids = NULL;
-        if (kin_job_new(&input->job, &o, &err) != 0) return out_of_memory(e);
-        kin_service_submit(e->world->service, input->job);
+        if (kin_job_new(&input->job, &o, &err) != 0) return refuse_for_memory(e);
+        kin_service_submit(e->shared->service, input->job);
         e->n_running++;
     }
     return 0;
@@ -193,27 +193,27 @@ static void prepared(kin_lane_work *work, int status) {
     if (!e->x || e->rc != 0 || submit(e) != 0) refuse(e);
 }
 
-void kin_embed_begin(kin_embed_world *world, kin_embed_api api, kin_http_exchange *x) {
+void kin_embed_begin(kin_embed_shared *shared, kin_embed_api api, kin_http_exchange *x) {
     embed *e = calloc(1, sizeof *e);
     if (!e) {
         kin_http_reply_error(x, 500, "out of memory");
         return;
     }
-    *e = (embed){.x = x, .world = world, .api = api, .begun = kin_clock_now()};
-    e->data = (kin_exchange_data){gone, e};
-    world->n_open++;
+    *e = (embed){.x = x, .shared = shared, .api = api, .begun = kin_clock_now()};
+    e->data = (kin_exchange_data){on_embed_gone, e};
+    shared->n_open++;
     kin_http_set_data(x, &e->data);
-    e->body = kin_http_take_body(x, &e->n_body, &e->hold);
+    e->body = kin_http_detach_body(x, &e->n_body, &e->hold);
     e->work.data = e;
     e->preparing = (kin_lane_work){.run = prepare, .done = prepared, .user = e};
-    kin_lane_run(world->huge, &e->preparing, e->n_body > KIN_HUGE_BODY);
+    kin_lane_run(shared->huge, &e->preparing, e->n_body > KIN_HUGE_BODY);
 }
 
 // ---- vectors
 
 static void put_answer(uv_work_t *work) {
     embed *e = work->data;
-    const kin_embed_world *w = e->world;
+    const kin_embed_shared *w = e->shared;
     kin_ollama_embeddings o = {w->model, e->vectors, e->n, w->n_embd, (int)e->n_tokens, kin_clock_ms(e->begun, kin_clock_now())};
     for (int i = 0; i < e->n && !e->request.is_raw; i++)
         kin_embedding_normalize(e->vectors + (size_t)i * (size_t)w->n_embd, w->n_embd);
@@ -235,16 +235,16 @@ static void answer(uv_work_t *work, int status) {
         kin_http_reply_error(e->x, 500, "cannot write the embeddings: out of memory, or they are not finite");
     else if (e->x)
         kin_http_reply(e->x, 200, "application/json; charset=utf-8", e->answer.at, e->answer.len);
-    let_go(e);
+    cancel_jobs(e);
 }
 
-static void take_end(embed *e, kin_embed_input *input, const kin_job_event *event) {
+static void handle_end(embed *e, kin_embed_input *input, const kin_job_event *event) {
     input->job = NULL;
     e->n_running--;
     if (e->x && event->how == KIN_JOB_EOS) {
-        size_t n_embd = (size_t)e->world->n_embd;
+        size_t n_embd = (size_t)e->shared->n_embd;
         memcpy(e->vectors + (size_t)(input - e->inputs) * n_embd, event->vector, n_embd * sizeof *e->vectors);
-        if (e->n_running == 0) uv_queue_work(e->world->loop, &e->work, put_answer, answer);
+        if (e->n_running == 0) uv_queue_work(e->shared->loop, &e->work, put_answer, answer);
     } else if (e->x) {
         kin_api_error_set(&e->error, 503, NULL, "%s",
                           event->how == KIN_JOB_FAILED ? event->why.text : "the request was cancelled");
@@ -254,9 +254,9 @@ static void take_end(embed *e, kin_embed_input *input, const kin_job_event *even
     }
 }
 
-void kin_embed_take(kin_job_event *event) {
+void kin_embed_handle(kin_job_event *event) {
     kin_embed_input *input = event->user;
     if (event->kind != KIN_JOB_ENDED) return;
-    take_end(input->of, input, event);
+    handle_end(input->of, input, event);
     kin_job_free(event->job);
 }

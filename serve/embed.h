@@ -18,7 +18,7 @@
 typedef enum kin_embed_api { KIN_EMBED_OPENAI, KIN_EMBED_LLAMA, KIN_EMBED_OLLAMA, KIN_EMBED_OLLAMA_OLD } kin_embed_api;
 
 // State shared by all requests of a model; outlives them.
-typedef struct kin_embed_world {
+typedef struct kin_embed_shared {
     uv_loop_t *loop;
     kin_lane *huge; // bodies of more than KIN_HUGE_BODY
     kin_service *service;
@@ -28,13 +28,13 @@ typedef struct kin_embed_world {
     int n_embd, n_ctx;
     kin_pooling pooling; // NONE: the model gives no vectors
     int n_open;          // open requests
-} kin_embed_world;
+} kin_embed_shared;
 
 // Returns the pooling of a model's file, unless `said` overrides it. NONE: the model ranks documents, or its type is unknown.
 kin_pooling kin_embed_pooling(const kin_model *model, kin_pooling said);
 
-void kin_embed_begin(kin_embed_world *world, kin_embed_api api, kin_http_exchange *x);
+void kin_embed_begin(kin_embed_shared *shared, kin_embed_api api, kin_http_exchange *x);
 
 // Handles an event of a job whose `user` is a kin_embed_input.
 typedef struct kin_embed_input kin_embed_input;
-void kin_embed_take(kin_job_event *event);
+void kin_embed_handle(kin_job_event *event);

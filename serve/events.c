@@ -28,7 +28,7 @@ struct kin_events {
     // The plan is read in libuv's pool, because the planner may be busy for seconds.
     uv_work_t work;
     kin_planner *planner;
-    bool is_looking;
+    bool is_reading;
     kin_plan_basis *seen, *now; // seen: the basis of `plan`; now: the pool's result
     bool has_changed;           // the pool's result
     json_t *found;              // likewise
@@ -53,8 +53,8 @@ int kin_events_open(kin_events **out, uv_loop_t *loop, const kin_events_options 
     return kin_err_set(err, "out of memory");
 }
 
-bool kin_events_is_looking(const kin_events *e) {
-    return e->is_looking;
+bool kin_events_is_reading(const kin_events *e) {
+    return e->is_reading;
 }
 
 void kin_events_stop(kin_events *e) {
@@ -83,14 +83,14 @@ static const kin_served_model *last_used(const kin_events *e) {
     const kin_served_model *last = NULL;
     for (int i = 0; i < e->o.router->n; i++) {
         const kin_served_model *m = &e->o.router->models[i];
-        if (m->world.service && (!last || m->used > last->used)) last = m;
+        if (m->shared.service && (!last || m->used > last->used)) last = m;
     }
     return last;
 }
 
 // ---- queries
 
-static void take_status(void *user, char *text) {
+static void store_status(void *user, char *text) {
     kin_events *e = user;
     pthread_mutex_lock(&e->mutex);
     char *before = e->status;
@@ -102,26 +102,26 @@ static void take_status(void *user, char *text) {
 static void ask_for_status(kin_events *e) {
     const kin_served_model *m = last_used(e);
     if (!m) {
-        take_status(e, NULL);
-    } else if (m->world.preparer.session->clustered) {
-        kin_cluster_ask_status(m->world.preparer.session->fleet.cluster, take_status, e);
+        store_status(e, NULL);
+    } else if (m->shared.preparer.session->clustered) {
+        kin_cluster_ask_status(m->shared.preparer.session->fleet.cluster, store_status, e);
     } else {
-        kin_service_status status = kin_service_get_status(m->world.service);
-        take_status(e, kin_alone_status_json(m->world.preparer.session, m->world.model, &status));
+        kin_service_status status = kin_service_get_status(m->shared.service);
+        store_status(e, kin_alone_status_json(m->shared.preparer.session, m->shared.model, &status));
     }
 }
 
 // Runs in libuv's pool.
-static void look_at_plan(uv_work_t *work) {
+static void read_plan(uv_work_t *work) {
     kin_events *e = work->data;
     bool is_there = kin_planner_last(e->planner, &e->now->facts, &e->now->plan);
     e->has_changed = is_there && memcmp(e->now, e->seen, sizeof *e->now) != 0;
     e->found = e->has_changed ? kin_plan_basis_json(e->now) : NULL;
 }
 
-static void take_plan(uv_work_t *work, int status) {
+static void store_plan(uv_work_t *work, int status) {
     kin_events *e = work->data;
-    e->is_looking = false;
+    e->is_reading = false;
     if (status != 0 || !e->found) return;
     kin_plan_basis *before = e->seen;
     e->seen = e->now;
@@ -134,21 +134,22 @@ static void take_plan(uv_work_t *work, int status) {
 
 // Only with one model, which is never unloaded: with several, the planner could be freed meanwhile.
 static void ask_for_plan(kin_events *e) {
-    if (e->is_looking || e->o.router->host || e->o.router->n == 0) return;
-    e->planner = e->o.router->models[0].world.preparer.session->planner;
+    if (e->is_reading || e->o.router->host || e->o.router->n == 0) return;
+    e->planner = e->o.router->models[0].shared.preparer.session->planner;
     if (!e->planner) return;
     e->work.data = e;
-    e->is_looking = uv_queue_work(e->loop, &e->work, look_at_plan, take_plan) == 0;
+    e->is_reading = uv_queue_work(e->loop, &e->work, read_plan, store_plan) == 0;
 }
 
 // ---- events
 
-static void add_texts(kin_events *e, const kin_call_world *world, json_t *texts) {
+static void add_requests(kin_events *e, const kin_call_shared *shared, json_t *requests) {
     kin_slot_view *views = calloc((size_t)e->o.n_parallel, sizeof *views);
-    int n = views ? kin_call_views(world, views, e->o.n_parallel) : 0;
+    int n = views ? kin_call_views(shared, views, e->o.n_parallel) : 0;
     for (int i = 0; i < n; i++)
-        json_array_append_new(texts, json_pack("{s:i, s:i, s:i, s:i}", "n_prompt", views[i].n_prompt, "n_done", views[i].n_done,
-                                               "n_cached", views[i].n_cached, "n_generated", views[i].n_generated));
+        json_array_append_new(requests,
+                              json_pack("{s:i, s:i, s:i, s:i}", "n_prompt", views[i].n_prompt, "n_done", views[i].n_done,
+                                        "n_cached", views[i].n_cached, "n_generated", views[i].n_generated));
     free(views);
 }
 
@@ -163,7 +164,7 @@ static void set_service(kin_events *e, json_t *o) {
     const kin_service_status *status = &of_all;
     const kin_scheduler_stats *s = &of_all.scheduler;
     const struct kin_call_counters *c = &counters;
-    json_t *texts = json_array();
+    json_t *requests = json_array();
     const struct {
         const char *key;
         uint64_t n;
@@ -179,8 +180,8 @@ static void set_service(kin_events *e, json_t *o) {
                   {"failed", c->n_failed},
                   {"cancelled", c->n_cancelled}};
     for (size_t i = 0; i < sizeof counts / sizeof *counts; i++) set_count(o, counts[i].key, counts[i].n);
-    for (int i = 0; i < e->o.router->n; i++) add_texts(e, &e->o.router->models[i].world, texts);
-    json_object_set_new(o, "texts", texts);
+    for (int i = 0; i < e->o.router->n; i++) add_requests(e, &e->o.router->models[i].shared, requests);
+    json_object_set_new(o, "texts", requests);
 }
 
 static void set_cluster(kin_events *e, json_t *o) {
@@ -192,13 +193,13 @@ static void set_cluster(kin_events *e, json_t *o) {
 static json_t *state_json(kin_events *e) {
     const kin_served_model *m = last_used(e);
     kin_loading loading;
-    bool is_up = e->o.look(e->o.user, &loading);
-    json_t *o = json_pack("{s:s, s:s, s:b, s:i, s:I}", "version", KIN_VERSION, "model", m ? m->world.model : e->o.alias, "is_up",
+    bool is_up = e->o.get_loading(e->o.user, &loading);
+    json_t *o = json_pack("{s:s, s:s, s:b, s:i, s:I}", "version", KIN_VERSION, "model", m ? m->shared.model : e->o.alias, "is_up",
                           is_up, "n_parallel", e->o.n_parallel, "uptime_s", (json_int_t)(time(NULL) - e->o.begun_s));
     if (m) {
-        json_object_set_new(o, "n_ctx", json_integer(m->world.preparer.session->n_ctx));
-        json_object_set_new(o, "has_others", json_boolean(m->world.preparer.session->clustered));
-        json_object_set_new(o, "head", kin_head_address_json(m->world.preparer.session));
+        json_object_set_new(o, "n_ctx", json_integer(m->shared.preparer.session->n_ctx));
+        json_object_set_new(o, "has_others", json_boolean(m->shared.preparer.session->clustered));
+        json_object_set_new(o, "head", kin_head_address_json(m->shared.preparer.session));
     }
     if (e->o.router->n > 0) set_service(e, o);
     if (m) set_cluster(e, o);
@@ -208,25 +209,25 @@ static json_t *state_json(kin_events *e) {
     return o;
 }
 
-static void tell(kin_events *e, listener *l, const kin_text_buffer *state) {
+static void send_state(kin_events *e, listener *l, const kin_text_buffer *state) {
     if (!state->failed) kin_http_write(l->x, state->at, state->len);
     if (l->plan == e->n_plans || e->plan.failed || e->plan.len == 0) return;
     l->plan = e->n_plans;
     kin_http_write(l->x, e->plan.at, e->plan.len);
 }
 
-static void tell_all(kin_events *e) {
+static void send_all(kin_events *e) {
     kin_text_buffer state = {0};
     kin_json_put_event("state", state_json(e), &state);
     for (int i = 0; i < KIN_EVENTS_MAX; i++)
-        if (e->listeners[i].x) tell(e, &e->listeners[i], &state);
+        if (e->listeners[i].x) send_state(e, &e->listeners[i], &state);
     kin_text_fini(&state);
 }
 
 void kin_events_tick(kin_events *e, kin_time now) {
     if ((e->n == 0 && now > e->asked_until) || now - e->sent_at < SPACING_NS) return;
     e->sent_at = now;
-    if (e->n > 0) tell_all(e);
+    if (e->n > 0) send_all(e);
     ask_for_status(e); // for the next time
     if (e->n > 0) ask_for_plan(e);
 }
@@ -242,7 +243,7 @@ json_t *kin_events_cluster(kin_events *e) {
 
 // ---- listeners
 
-static void gone(void *self) {
+static void on_listener_gone(void *self) {
     listener *l = self;
     l->x = NULL;
     l->events->n--;
@@ -256,7 +257,7 @@ void kin_events_add(kin_events *e, kin_http_exchange *x) {
         kin_http_reply_error(x, 503, e->is_stopped ? "the server is shutting down" : "too many event streams are open");
         return;
     }
-    *l = (listener){.data = {gone, l}, .events = e, .x = x};
+    *l = (listener){.data = {on_listener_gone, l}, .events = e, .x = x};
     kin_http_set_data(x, &l->data);
     kin_http_add_header(x, "Cache-Control", "no-store");
     kin_http_begin(x, 200, "text/event-stream");

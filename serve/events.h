@@ -27,12 +27,12 @@ typedef struct kin_events_options {
     int n_parallel;
     int64_t begun_s;
     // True if requests can be computed; otherwise *loading says what the server waits for.
-    bool (*look)(void *user, kin_loading *loading);
+    bool (*get_loading)(void *user, kin_loading *loading);
     void *user;
 } kin_events_options;
 
 int kin_events_open(kin_events **out, uv_loop_t *loop, const kin_events_options *options, kin_err *err);
-bool kin_events_is_looking(const kin_events *events); // a thread of libuv's pool uses the model's planner
+bool kin_events_is_reading(const kin_events *events); // a thread of libuv's pool uses the model's planner
 void kin_events_stop(kin_events *events);             // ends the streams and refuses new ones. Call before the loop ends
 void kin_events_close(kin_events *events); // call after the loop has ended and the session's cluster is closed. NULL is allowed
 

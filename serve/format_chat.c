@@ -61,7 +61,7 @@ static void add_probs(choice *c, const kin_delta *delta, bool is_prob) {
 }
 
 // Returns the probabilities not sent yet, or NULL. The caller owns them.
-static json_t *take_logprobs(choice *c) {
+static json_t *pop_logprobs(choice *c) {
     if (!c->probs) return NULL;
     json_t *logprobs = json_object();
     json_object_set_new(logprobs, "content", c->probs);
@@ -112,7 +112,7 @@ static json_t *event_delta(const kin_reply_event *event) {
 
 // Returns a chunk of one choice, with its pending probabilities.
 static json_t *chunk_of(kin_writer *w, int i, json_t *delta, const char *reason) {
-    json_t *one = json_object(), *choices = json_array(), *logprobs = take_logprobs(&w->choices[i]);
+    json_t *one = json_object(), *choices = json_array(), *logprobs = pop_logprobs(&w->choices[i]);
     json_object_set_new(one, "index", json_integer(i));
     json_object_set_new(one, "delta", delta);
     if (logprobs) json_object_set_new(one, "logprobs", logprobs);
@@ -166,7 +166,7 @@ static void delta(kin_writer *w, const kin_delta *delta, kin_text_buffer *out) {
         if (w->is_stream)
             put_event(w, delta, event, out);
         else
-            kin_reply_items_take(&c->items, event, NULL);
+            kin_reply_items_add(&c->items, event, NULL);
     }
     if (c->items.failed) out->failed = true;
 }
@@ -227,7 +227,7 @@ static json_t *message_json(const kin_writer *w, int i, kin_text_buffer *out) {
 }
 
 static json_t *choice_json(kin_writer *w, int i, kin_text_buffer *out) {
-    json_t *one = json_object(), *logprobs = take_logprobs(&w->choices[i]);
+    json_t *one = json_object(), *logprobs = pop_logprobs(&w->choices[i]);
     json_object_set_new(one, "index", json_integer(i));
     json_object_set_new(one, "message", message_json(w, i, out));
     json_object_set_new(one, "logprobs", logprobs ? logprobs : json_null());

@@ -102,7 +102,7 @@ static void append(json_t *logprobs, const char *key, json_t *value) {
 
 // Returns the part of the prompt that belongs to the token: nothing for the token that begins every text, and without the space
 // that the tokenizer puts before a text.
-static kin_str take_from_prompt(const kin_writer_context *context, choice *c, int i, kin_str piece) {
+static kin_str cut_from_prompt(const kin_writer_context *context, choice *c, int i, kin_str piece) {
     if (!context->prompts) return piece;
     kin_str prompt = context->prompts[i / context->request->n_choices];
     kin_str rest = {prompt.at + c->n_prompt, prompt.len - c->n_prompt};
@@ -127,7 +127,7 @@ static void add_probs(const kin_writer_context *context, choice *c, const kin_de
         append(c->logprobs, "top_logprobs", has_none ? json_null() : top_json(p));
         append(c->logprobs, "text_offset", json_integer(c->n_chars));
         kin_str piece = p->chosen.piece;
-        c->n_chars += count_chars(delta->is_prompt ? take_from_prompt(context, c, delta->choice, piece) : piece);
+        c->n_chars += count_chars(delta->is_prompt ? cut_from_prompt(context, c, delta->choice, piece) : piece);
     }
 }
 

@@ -172,7 +172,7 @@ static void delta(kin_writer *w, const kin_delta *delta, kin_text_buffer *out) {
     w->out = out;
     if (delta->choice != 0) return;
     for (int i = 0; i < delta->n_events; i++)
-        kin_reply_items_take(&w->items, &delta->events[i], w->context->request->stream ? &sink : NULL);
+        kin_reply_items_add(&w->items, &delta->events[i], w->context->request->stream ? &sink : NULL);
     if (w->items.failed) out->failed = true;
 }
 

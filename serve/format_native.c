@@ -58,7 +58,7 @@ static void gather(kin_writer *w, choice *c, const kin_delta *delta) {
         json_array_append_new(c->probs, kin_probs_json(&delta->probs[i], r->post_sampling_probs));
 }
 
-static json_t *take_tokens(choice *c) {
+static json_t *pop_tokens(choice *c) {
     json_t *tokens = c->tokens ? c->tokens : json_array();
     c->tokens = NULL;
     return tokens;
@@ -76,7 +76,7 @@ static json_t *piece_json(kin_writer *w, int i, kin_str text, const kin_timings 
     json_t *o = json_object();
     json_object_set_new(o, "index", json_integer(i));
     json_object_set_new(o, "content", kin_json_text(text));
-    json_object_set_new(o, "tokens", take_tokens(c));
+    json_object_set_new(o, "tokens", pop_tokens(c));
     json_object_set_new(o, "stop", json_false());
     json_object_set_new(o, "id_slot", json_integer(-1));
     json_object_set_new(o, "tokens_predicted", json_integer(c->n_tokens));
@@ -132,7 +132,7 @@ static json_t *whole_json(kin_writer *w, const kin_finish *finish) {
     json_t *o = json_object();
     json_object_set_new(o, "index", json_integer(finish->choice));
     json_object_set_new(o, "content", kin_json_text(kin_text_str(&c->text)));
-    json_object_set_new(o, "tokens", take_tokens(c));
+    json_object_set_new(o, "tokens", pop_tokens(c));
     json_object_set_new(o, "id_slot", json_integer(finish->slot));
     json_object_set_new(o, "stop", json_true());
     json_object_set_new(o, "model", json_string(context->model));

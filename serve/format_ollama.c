@@ -146,7 +146,7 @@ static void delta(kin_writer *w, const kin_delta *delta, kin_text_buffer *out) {
     if (delta->choice != 0) return;
     for (int i = 0; delta->probs && i < delta->n_tokens; i++)
         json_array_append_new(w->unsaid, kin_probs_json(&delta->probs[i], false));
-    for (int i = 0; i < delta->n_events; i++) kin_reply_items_take(&w->items, &delta->events[i], &sink);
+    for (int i = 0; i < delta->n_events; i++) kin_reply_items_add(&w->items, &delta->events[i], &sink);
     if (w->items.failed) out->failed = true;
 }
 

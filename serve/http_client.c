@@ -46,7 +46,7 @@ typedef struct connection {
     int fd;
     kin_tls *tls;
     llhttp_t parser;
-    bool (*take)(void *user, int status, kin_str piece);
+    bool (*on_piece)(void *user, int status, kin_str piece);
     void *user;
     int status;
     size_t n_head;
@@ -238,7 +238,7 @@ static int on_head(llhttp_t *parser) {
 
 static int on_body(llhttp_t *parser, const char *at, size_t n) {
     connection *x = parser->data;
-    x->is_enough = !x->take(x->user, x->status, (kin_str){at, n});
+    x->is_enough = !x->on_piece(x->user, x->status, (kin_str){at, n});
     return x->is_enough ? HPE_USER : 0;
 }
 
@@ -258,7 +258,7 @@ static int parse(connection *x, const char *bytes, size_t n, kin_err *err) {
 }
 
 // Parses the decrypted bytes of what was fed.
-static int take_plain(connection *x, kin_err *err) {
+static int parse_plain(connection *x, kin_err *err) {
     char plain[READ_BYTES];
     size_t n_read;
     do {
@@ -268,9 +268,9 @@ static int take_plain(connection *x, kin_err *err) {
     return 0;
 }
 
-static int take_bytes(connection *x, const char *bytes, size_t n, kin_err *err) {
+static int handle_bytes(connection *x, const char *bytes, size_t n, kin_err *err) {
     if (!x->tls) return parse(x, bytes, n, err);
-    if (kin_tls_feed(x->tls, bytes, n, err) != 0 || take_plain(x, err) != 0) return KIN_FAIL;
+    if (kin_tls_feed(x->tls, bytes, n, err) != 0 || parse_plain(x, err) != 0) return KIN_FAIL;
     return send_tls(x, err); // for example a key update
 }
 
@@ -287,7 +287,7 @@ static int open_tls(connection *x, kin_err *err) {
             send_tls(x, &dropped); // the alert
             return lost(x->c, why.text, err);
         }
-        if (take_plain(x, err) != 0 || send_tls(x, err) != 0) return KIN_FAIL;
+        if (parse_plain(x, err) != 0 || send_tls(x, err) != 0) return KIN_FAIL;
     }
     return 0;
 }
@@ -300,15 +300,15 @@ static int read_answer(connection *x, kin_err *err) {
         if (n == 0) llhttp_finish(&x->parser); // ends an answer without a length
         if (n == 0 && x->is_whole) return 0;
         if (n == 0) return lost(x->c, "it closed the connection before its answer was complete", err);
-        if (take_bytes(x, bytes, (size_t)n, err) != 0) return KIN_FAIL;
+        if (handle_bytes(x, bytes, (size_t)n, err) != 0) return KIN_FAIL;
     }
     return 0;
 }
 
 kin_http_client_end kin_http_client_ask(kin_http_client *c, const char *path, kin_str body,
-                                        bool (*take)(void *user, int status, kin_str piece), void *user, int *status,
+                                        bool (*on_piece)(void *user, int status, kin_str piece), void *user, int *status,
                                         kin_err *err) {
-    connection x = {.c = c, .fd = -1, .take = take, .user = user};
+    connection x = {.c = c, .fd = -1, .on_piece = on_piece, .user = user};
     llhttp_init(&x.parser, HTTP_RESPONSE, &settings);
     x.parser.data = &x;
     int rc = connect_any(&x, err);

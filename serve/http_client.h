@@ -46,5 +46,5 @@ void kin_http_client_close(kin_http_client *c); // NULL is allowed
 // Sends a request and reads the answer. body: JSON; .at NULL: none, and the method is GET. take: receives pieces of the answer's
 // body with its status; returns false to stop. *status: the answer's status; 0 if none arrived.
 kin_http_client_end kin_http_client_ask(kin_http_client *c, const char *path, kin_str body,
-                                        bool (*take)(void *user, int status, kin_str piece), void *user, int *status,
+                                        bool (*on_piece)(void *user, int status, kin_str piece), void *user, int *status,
                                         kin_err *err);

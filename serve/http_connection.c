@@ -28,7 +28,7 @@ struct kin_http_connection {
     phase phase;
     bool is_closing;    // the socket is closing; an open exchange gets `gone` when the connection is freed
     bool is_used;       // there has been a request
-    bool is_parsing;    // inside take_input
+    bool is_parsing;    // inside parse_input
     bool is_paused;     // nothing is read
     bool has_eof;       // the client's
     bool has_eof_since; // false: the next tick sets `eof_since`
@@ -107,7 +107,7 @@ void kin_http_connection_refuse(kin_http_connection *c, int status, const char *
     kin_http_reply_error(&c->x, status, message);
 }
 
-static void take_head(kin_http_connection *c, bool has_more) {
+static void handle_head(kin_http_connection *c, bool has_more) {
     kin_http_service *s = c->service;
     c->x.closes = true; // in case it is answered now: the body is not read
     if (s->callbacks.head) s->callbacks.head(s->user, &c->x);
@@ -116,7 +116,7 @@ static void take_head(kin_http_connection *c, bool has_more) {
     if (!has_more && kin_http_request_expects_continue(c->x.request)) c->ops->send(c->socket, go_on, sizeof go_on - 1);
 }
 
-static void take_whole(kin_http_connection *c) {
+static void handle_whole(kin_http_connection *c) {
     kin_http_service *s = c->service;
     c->is_used = true;
     c->x.closes = s->is_draining || !kin_http_request_keeps_alive(c->x.request);
@@ -125,17 +125,17 @@ static void take_whole(kin_http_connection *c) {
 }
 
 // Returns the number of bytes taken; stops after a request that is not answered yet.
-static size_t take_input(kin_http_connection *c, const char *bytes, size_t n) {
-    size_t at = 0, n_taken;
+static size_t parse_input(kin_http_connection *c, const char *bytes, size_t n) {
+    size_t at = 0, n_consumed;
     bool goes_on = n > 0; // after a header, continue even without another byte
     c->is_parsing = true;
     while (goes_on && c->phase == RECEIVING && !c->is_closing && begin_request(c)) {
-        kin_http_progress progress = kin_http_request_feed(c->x.request, bytes + at, n - at, &n_taken);
+        kin_http_progress progress = kin_http_request_feed(c->x.request, bytes + at, n - at, &n_consumed);
         kin_http_refusal refusal = kin_http_request_refusal(c->x.request);
-        at += n_taken;
+        at += n_consumed;
         goes_on = at < n || progress == KIN_HTTP_HEAD;
-        if (progress == KIN_HTTP_HEAD) take_head(c, at < n);
-        if (progress == KIN_HTTP_WHOLE) take_whole(c);
+        if (progress == KIN_HTTP_HEAD) handle_head(c, at < n);
+        if (progress == KIN_HTTP_WHOLE) handle_whole(c);
         if (progress == KIN_HTTP_REFUSED) kin_http_connection_refuse(c, refusal.status, refusal.message);
     }
     c->is_parsing = false;
@@ -158,10 +158,10 @@ static void keep_input(kin_http_connection *c, const char *bytes, size_t n) {
     if (c->input.len - c->input_at >= INPUT_KEPT) set_reading(c, false);
 }
 
-static void take_kept(kin_http_connection *c) {
+static void parse_kept(kin_http_connection *c) {
     if (c->input.len == 0) return;
-    size_t n_taken = take_input(c, c->input.at + c->input_at, c->input.len - c->input_at);
-    c->input_at += n_taken;
+    size_t n_consumed = parse_input(c, c->input.at + c->input_at, c->input.len - c->input_at);
+    c->input_at += n_consumed;
     if (c->phase == FINISHING) return;
     if (c->phase == TUNNEL) {
         give_tunnel(c, c->input.at + c->input_at, c->input.len - c->input_at);
@@ -173,18 +173,18 @@ static void take_kept(kin_http_connection *c) {
 
 void kin_http_connection_feed(kin_http_connection *c, const char *bytes, size_t n) {
     if (c->is_closing) return;
-    size_t n_taken = c->phase == RECEIVING ? take_input(c, bytes, n) : 0;
+    size_t n_consumed = c->phase == RECEIVING ? parse_input(c, bytes, n) : 0;
     if (c->phase == TUNNEL)
-        give_tunnel(c, bytes + n_taken, n - n_taken);
+        give_tunnel(c, bytes + n_consumed, n - n_consumed);
     else
-        keep_input(c, bytes + n_taken, n - n_taken);
+        keep_input(c, bytes + n_consumed, n - n_consumed);
 }
 
 // ---- responses
 
 static void next_request(kin_http_connection *c) {
     enter(c, RECEIVING);
-    if (!c->is_parsing && !c->is_closing) take_kept(c);
+    if (!c->is_parsing && !c->is_closing) parse_kept(c);
 }
 
 static void on_send(kin_http_exchange *x, const kin_text_buffer *bytes) {
@@ -313,7 +313,7 @@ int kin_http_connection_open(kin_http_connection **out, kin_http_service *servic
     return 0;
 }
 
-static void tell_gone(kin_http_connection *c) {
+static void report_gone(kin_http_connection *c) {
     bool is_tunnel = c->phase == TUNNEL;
     if (c->phase != ANSWERING && !is_tunnel) return;
     enter(c, SENDING);
@@ -326,12 +326,12 @@ static void tell_gone(kin_http_connection *c) {
 
 void kin_http_connection_end(kin_http_connection *c) {
     close_socket(c);
-    tell_gone(c);
+    report_gone(c);
 }
 
 void kin_http_connection_free(kin_http_connection *c) {
     if (!c) return;
-    tell_gone(c);
+    report_gone(c);
     kin_http_exchange_reset(&c->x);
     count_unsent(c, 0);
     drop_input(c);

@@ -37,8 +37,8 @@ kin_str kin_http_body(const kin_http_exchange *x) {
     return kin_http_request_body(x->request);
 }
 
-char *kin_http_take_body(kin_http_exchange *x, size_t *n, kin_http_hold *hold) {
-    return kin_http_request_take_body(x->request, n, hold);
+char *kin_http_detach_body(kin_http_exchange *x, size_t *n, kin_http_hold *hold) {
+    return kin_http_request_detach_body(x->request, n, hold);
 }
 
 void kin_http_give_body(kin_http_exchange *x, char *body, size_t n, kin_http_hold *hold) {

@@ -39,7 +39,7 @@ kin_str kin_http_header(const kin_http_exchange *x, const char *name); // case-i
 kin_str kin_http_body(const kin_http_exchange *x);                     // NUL-terminated; .at NULL: empty
 // Takes the body out of the exchange, for use beyond its life or in another thread; free it. NULL: empty. It counts towards the
 // server's memory until `hold` is released: release it after freeing the body and everything parsed from it.
-char *kin_http_take_body(kin_http_exchange *x, size_t *n, kin_http_hold *hold);
+char *kin_http_detach_body(kin_http_exchange *x, size_t *n, kin_http_hold *hold);
 void kin_http_give_body(kin_http_exchange *x, char *body, size_t n, kin_http_hold *hold); // puts it back
 void kin_http_release(kin_http_hold *hold); // sets it to zero; a zero hold is allowed
 

@@ -268,11 +268,11 @@ static int check_waste(kin_http_request *r) {
     return 0;
 }
 
-kin_http_progress kin_http_request_feed(kin_http_request *r, const char *bytes, size_t n, size_t *n_taken) {
+kin_http_progress kin_http_request_feed(kin_http_request *r, const char *bytes, size_t n, size_t *n_consumed) {
     llhttp_errno_t error = llhttp_execute(&r->parser, bytes, n);
     bool is_paused = error == HPE_PAUSED;
-    *n_taken = is_paused ? (size_t)(llhttp_get_error_pos(&r->parser) - bytes) : n;
-    r->n_received += *n_taken;
+    *n_consumed = is_paused ? (size_t)(llhttp_get_error_pos(&r->parser) - bytes) : n;
+    r->n_received += *n_consumed;
     if (is_paused) {
         llhttp_resume(&r->parser);
         return r->is_whole ? KIN_HTTP_WHOLE : KIN_HTTP_HEAD;
@@ -330,7 +330,7 @@ kin_str kin_http_request_body(const kin_http_request *r) {
     return (kin_str){r->body.at, r->body.len};
 }
 
-char *kin_http_request_take_body(kin_http_request *r, size_t *n, kin_http_hold *hold) {
+char *kin_http_request_detach_body(kin_http_request *r, size_t *n, kin_http_hold *hold) {
     char *body = r->body.at;
     *n = r->body.len;
     *hold = (kin_http_hold){r->memory, r->n_of_body};

@@ -27,7 +27,7 @@ typedef struct kin_http_refusal {
 kin_http_request *kin_http_request_new(const char *prefix, const kin_http_limits *limits, kin_http_memory *memory);
 void kin_http_request_free(kin_http_request *r); // NULL is allowed
 
-kin_http_progress kin_http_request_feed(kin_http_request *r, const char *bytes, size_t n, size_t *n_taken);
+kin_http_progress kin_http_request_feed(kin_http_request *r, const char *bytes, size_t n, size_t *n_consumed);
 kin_http_refusal kin_http_request_refusal(const kin_http_request *r);
 uint64_t kin_http_request_n_received(const kin_http_request *r); // bytes
 
@@ -45,6 +45,6 @@ bool kin_http_request_keeps_alive(const kin_http_request *r);
 // ---- valid once the request is complete
 
 kin_str kin_http_request_body(const kin_http_request *r); // NUL-terminated; .at NULL: empty
-// See kin_http_take_body.
-char *kin_http_request_take_body(kin_http_request *r, size_t *n, kin_http_hold *hold);
+// See kin_http_detach_body.
+char *kin_http_request_detach_body(kin_http_request *r, size_t *n, kin_http_hold *hold);
 void kin_http_request_give_body(kin_http_request *r, char *body, size_t n, kin_http_hold *hold);

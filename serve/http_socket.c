@@ -91,7 +91,7 @@ static void put(socket_impl *s, const char *bytes, size_t n) {
 
 static void put_tls_output(socket_impl *s) {
     size_t n;
-    uint8_t *bytes = kin_tls_output_take(s->tls, &n);
+    uint8_t *bytes = kin_tls_pop_output(s->tls, &n);
     put(s, (const char *)bytes, n);
     free(bytes);
 }
@@ -125,7 +125,7 @@ static void finish(void *socket) {
 
 // ---- in
 
-static void take_tls(socket_impl *s, const char *bytes, size_t n) {
+static void decrypt_bytes(socket_impl *s, const char *bytes, size_t n) {
     size_t n_plain = 1;
     bool is_right = kin_tls_feed(s->tls, bytes, n, NULL) == 0;
     while (is_right && n_plain > 0 && !uv_is_closing(&s->handle)) {
@@ -140,7 +140,7 @@ static void take_tls(socket_impl *s, const char *bytes, size_t n) {
         kin_http_connection_eof(s->base.connection);
 }
 
-static void take_bytes(socket_impl *s, const char *bytes, size_t n) {
+static void handle_bytes(socket_impl *s, const char *bytes, size_t n) {
     bool is_plain = s->tls && !s->has_bytes && bytes[0] != TLS_FIRST_BYTE;
     s->has_bytes = true;
     if (is_plain) {
@@ -148,7 +148,7 @@ static void take_bytes(socket_impl *s, const char *bytes, size_t n) {
         s->tls = NULL;
         kin_http_connection_refuse(s->base.connection, 400, "This port accepts HTTPS only: use https:// in the URL.");
     } else if (s->tls) {
-        take_tls(s, bytes, n);
+        decrypt_bytes(s, bytes, n);
     } else {
         kin_http_connection_feed(s->base.connection, bytes, n);
     }
@@ -163,7 +163,7 @@ static void on_alloc(uv_handle_t *handle, size_t suggested, uv_buf_t *buf) {
 static void on_read(uv_stream_t *stream, ssize_t n, const uv_buf_t *buf) {
     socket_impl *s = stream->data;
     if (n > 0)
-        take_bytes(s, buf->base, (size_t)n);
+        handle_bytes(s, buf->base, (size_t)n);
     else if (n == UV_EOF)
         kin_http_connection_eof(s->base.connection);
     else if (n < 0)

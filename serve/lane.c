@@ -9,7 +9,7 @@ void kin_lane_init(kin_lane *l, uv_loop_t *loop, int n_most) {
     l->end = &l->first;
 }
 
-static void run(uv_work_t *work) {
+static void run_lane(uv_work_t *work) {
     kin_lane_work *w = work->data;
     w->run(w);
 }
@@ -29,7 +29,7 @@ static void ended(uv_work_t *work, int status) {
 
 static bool start(kin_lane *l, kin_lane_work *w) {
     w->work.data = w;
-    l->is_running = uv_queue_work(l->loop, &w->work, run, ended) == 0;
+    l->is_running = uv_queue_work(l->loop, &w->work, run_lane, ended) == 0;
     return l->is_running;
 }
 
@@ -51,7 +51,7 @@ static void ended_beside(uv_work_t *work, int status) {
 
 void kin_lane_run(kin_lane *l, kin_lane_work *w, bool is_long) {
     w->work.data = w;
-    bool is_queued = is_long ? kin_lane_queue(l, w) : uv_queue_work(l->loop, &w->work, run, ended_beside) == 0;
+    bool is_queued = is_long ? kin_lane_queue(l, w) : uv_queue_work(l->loop, &w->work, run_lane, ended_beside) == 0;
     kin_assert(is_queued);
 }
 

@@ -101,7 +101,7 @@ void kin_model_host_order(kin_model_host *h, int model, bool load) {
     pthread_mutex_unlock(&h->mutex);
 }
 
-bool kin_model_host_take(kin_model_host *h, kin_model_answer *answer) {
+bool kin_model_host_pop(kin_model_host *h, kin_model_answer *answer) {
     pthread_mutex_lock(&h->mutex);
     bool any = h->has_answer;
     if (any) *answer = h->answer;
@@ -176,7 +176,7 @@ static void obey(kin_model_host *h) {
 }
 
 // Runs one step of each model that has jobs. Returns true if there is more work.
-static bool take_turns(kin_model_host *h) {
+static bool step_models(kin_model_host *h) {
     bool busy = false;
     for (int i = 0; i < h->o.n_max; i++) {
         if (h->loaded[i]) busy |= kin_service_turn(h->loaded[i]->service);
@@ -184,7 +184,7 @@ static bool take_turns(kin_model_host *h) {
     return busy;
 }
 
-static void look_at_files(kin_model_host *h) {
+static void check_files(kin_model_host *h) {
     for (int i = 0; i < h->o.n_max; i++) {
         if (h->waits[i].path && !h->loaded[i] && kin_model_wait_is_over(&h->waits[i], kin_clock_now())) {
             h->waits[i].path = NULL;
@@ -202,9 +202,9 @@ static void wait_for_work(kin_model_host *h) {
 }
 
 void kin_model_host_run(kin_model_host *h) {
-    for (bool busy = false; !is_stopped(h); busy = take_turns(h)) {
+    for (bool busy = false; !is_stopped(h); busy = step_models(h)) {
         if (!busy) wait_for_work(h);
-        look_at_files(h);
+        check_files(h);
         obey(h);
     }
     for (int i = 0; i < h->o.n_max; i++) {

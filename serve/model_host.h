@@ -2,7 +2,7 @@
 //
 //   loop's thread       kin_model_host_order ─► order ────────────────────────────────────────────┐
 //   computing thread    kin_model_host_run: open, close, a step of each model that has requests ◄─┘ ─► answer, wake()
-//   loop's thread       kin_model_host_take ◄────────────────────────────────────────────────────────────┘
+//   loop's thread       kin_model_host_pop ◄────────────────────────────────────────────────────────────┘
 //
 // One thread computes all models, because ggml's pool belongs to it, and two pools would compete for the cores. So requests of
 // other models pause while a model is loaded.
@@ -49,4 +49,4 @@ typedef struct kin_model_answer {
 } kin_model_answer;
 
 // Returns false if there is no answer. The first model's answer comes without an order.
-bool kin_model_host_take(kin_model_host *host, kin_model_answer *answer);
+bool kin_model_host_pop(kin_model_host *host, kin_model_answer *answer);

@@ -28,7 +28,7 @@ void kin_model_scan_close(kin_model_scan *s) {
     free(s);
 }
 
-static void look(uv_work_t *work) {
+static void list_files(uv_work_t *work) {
     kin_model_scan *s = work->data;
     kin_err err;
     uint64_t mark = kin_model_files_mark(s->o.dir);
@@ -40,7 +40,7 @@ static void look(uv_work_t *work) {
     s->has_listed = true;
 }
 
-static void looked(uv_work_t *work, int status) {
+static void on_listed(uv_work_t *work, int status) {
     kin_model_scan *s = work->data;
     s->is_running = false;
     if (status != 0) return;
@@ -51,5 +51,5 @@ static void looked(uv_work_t *work, int status) {
 void kin_model_scan_tick(kin_model_scan *s, kin_time now) {
     if (s->is_running || now < s->next) return;
     s->next = now + INTERVAL_NS;
-    s->is_running = uv_queue_work(s->o.loop, &s->work, look, looked) == 0;
+    s->is_running = uv_queue_work(s->o.loop, &s->work, list_files, on_listed) == 0;
 }

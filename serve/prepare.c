@@ -16,7 +16,7 @@ static int out_of_memory(kin_api_error *err) {
 }
 
 void kin_prepared_fini(kin_prepared *p) {
-    for (int i = 0; i < p->n_texts && p->jobs; i++) kin_job_options_fini(&p->jobs[i]);
+    for (int i = 0; i < p->n_sequences && p->jobs; i++) kin_job_options_fini(&p->jobs[i]);
     for (int i = 0; i < p->n_prompts && p->prompt_texts; i++) kin_text_fini(&p->prompt_texts[i]);
     for (size_t i = 0; i < p->n_tools && p->tool_schemas; i++) free(p->tool_schemas[i]);
     free(p->jobs);
@@ -77,7 +77,7 @@ static int constrain(const kin_preparer *p, kin_shared_grammar *grammar, kin_job
 }
 
 static void drop_grammar(kin_prepared *p) {
-    for (int i = 0; i < p->n_texts; i++) {
+    for (int i = 0; i < p->n_sequences; i++) {
         kin_job_options *job = &p->jobs[i];
         kin_constraint_free(job->constraint);
         kin_matcher_free(job->matcher);
@@ -101,7 +101,7 @@ int kin_prepare_grammar(kin_prepared *out, const kin_preparer *p, kin_grammar_bu
     const char *field = r->grammar ? "grammar" : r->schema ? "response_format" : "tools";
     if (rc != 0) return kin_api_error_set(err, 400, field, "%s", why.text);
     if (kin_shared_grammar_new(&shared, grammar, &why) != 0) return kin_api_error_set(err, 500, NULL, "%s", why.text);
-    for (int i = 0; i < out->n_texts && rc == 0; i++) rc = constrain(p, shared, &out->jobs[i], err);
+    for (int i = 0; i < out->n_sequences && rc == 0; i++) rc = constrain(p, shared, &out->jobs[i], err);
     kin_shared_grammar_release(shared);
     return rc;
 }
@@ -287,7 +287,7 @@ static int fill_prompt(const kin_preparer *p, kin_prepared *out, int i_prompt, c
 }
 
 // Collects the callable tools for the reply's parser and grammar. As in OpenAI's API, a tool without parameters takes none.
-static int take_tools(kin_prepared *out, kin_api_error *err) {
+static int collect_tools(kin_prepared *out, kin_api_error *err) {
     static const char none[] = "{\"type\":\"object\",\"properties\":{},\"additionalProperties\":false}";
     const kin_request *r = &out->request;
     size_t n = r->tool_choice == KIN_TOOLS_NONE ? 0 : json_array_size(r->tools);
@@ -324,7 +324,7 @@ static int prepare_chat(const kin_preparer *p, kin_prepared *out, kin_api_error 
     kin_prompt prompt;
     int32_t *ids;
     int n;
-    if (take_tools(out, err) != 0 || kin_prompter_render(p->prompter, &out->request, &prompt, err) != 0) return KIN_FAIL;
+    if (collect_tools(out, err) != 0 || kin_prompter_render(p->prompter, &out->request, &prompt, err) != 0) return KIN_FAIL;
     choose_reply(p, out, (kin_str){prompt.text.at ? prompt.text.at : "", prompt.text.len});
     int rc = check_bytes(p, prompt.text.len, err);
     if (rc == 0) rc = kin_prompter_encode(p->prompter, &prompt, &ids, &n, err);
@@ -369,9 +369,9 @@ int kin_prepare(kin_prepared *out, const kin_preparer *p, kin_request *request, 
     kin_request *r = &out->request;
     if (r->bias) r->sampler.bias = r->bias;
     out->n_prompts = r->is_chat ? 1 : (int)json_array_size(r->prompts);
-    out->n_texts = out->n_prompts * r->n_choices;
-    out->jobs = calloc((size_t)out->n_texts, sizeof *out->jobs);
-    out->seeds = calloc((size_t)out->n_texts, sizeof *out->seeds);
+    out->n_sequences = out->n_prompts * r->n_choices;
+    out->jobs = calloc((size_t)out->n_sequences, sizeof *out->jobs);
+    out->seeds = calloc((size_t)out->n_sequences, sizeof *out->seeds);
     out->prompt_texts = calloc((size_t)out->n_prompts, sizeof *out->prompt_texts);
     out->prompts = calloc((size_t)out->n_prompts, sizeof *out->prompts);
     int rc = out->jobs && out->seeds && out->prompt_texts && out->prompts ? add_text_bias(p, r, err) : out_of_memory(err);

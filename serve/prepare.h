@@ -16,14 +16,14 @@ typedef struct kin_preparer {
     uint64_t seed;
 } kin_preparer;
 
-// n_texts sequences; those of one prompt are adjacent.
+// n_sequences sequences; those of one prompt are adjacent.
 typedef struct kin_prepared {
     kin_request request;
-    int n_prompts, n_texts;
-    kin_job_options *jobs;         // [n_texts] without `user`
+    int n_prompts, n_sequences;
+    kin_job_options *jobs;         // [n_sequences] without `user`
     kin_text_buffer *prompt_texts; // [n_prompts] for formats that repeat the prompts
     kin_str *prompts;              // [n_prompts] the same as kin_str
-    uint64_t *seeds;               // [n_texts]
+    uint64_t *seeds;               // [n_sequences]
     kin_reply_tool *tools;         // [n_tools] for a chat
     char **tool_schemas;           // [n_tools]
     size_t n_tools;

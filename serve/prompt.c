@@ -20,7 +20,7 @@ struct kin_prompter {
     kin_str source;
     bool has_source;  // the model's own, or the caller's
     kin_err bad_chat; // why `chat` is NULL: the model's template does not compile
-    bool takes_parts, takes_objects, takes_thinking;
+    bool accepts_parts, accepts_objects, accepts_thinking;
     kin_tool_format format;
 };
 
@@ -202,27 +202,27 @@ static void fit_reply(const kin_prompter *p, json_t *message) {
     bool has_calls = json_object_get(message, "tool_calls"), has_text = string_of(json_object_get(message, "content")).len > 0;
     json_t *reasoning = json_object_get(message, "reasoning_content");
     if (has_calls && !has_text && p->format.content_is_null) json_object_set_new(message, "content", json_null());
-    if (reasoning && p->takes_thinking && !(has_calls && has_text)) json_object_set(message, "thinking", reasoning);
+    if (reasoning && p->accepts_thinking && !(has_calls && has_text)) json_object_set(message, "thinking", reasoning);
 }
 
 static json_t *adapt(const kin_prompter *p, const json_t *messages, const json_t *tools) {
     json_t *copy = json_deep_copy(messages), *message;
     size_t i;
     if (copy && p->format.is_generic) write_tools_as_text(copy, tools);
-    if (copy && !p->format.takes_system && !p->takes_parts) merge_system(copy);
+    if (copy && !p->format.accepts_system && !p->accepts_parts) merge_system(copy);
     json_array_foreach(copy, i, message) {
         json_t *content = json_object_get(message, "content");
         if (p->format.n_call_id > 0) fit_ids(p, message);
         fit_reply(p, message);
-        if (p->takes_objects) open_arguments(message);
-        if (p->takes_parts && json_is_string(content)) json_object_set_new(message, "content", as_parts(content));
+        if (p->accepts_objects) open_arguments(message);
+        if (p->accepts_parts && json_is_string(content)) json_object_set_new(message, "content", as_parts(content));
     }
     return copy;
 }
 
 // ---- rendering
 
-static void put(kin_values *v, kin_value *dict, const char *key, kin_value *item) {
+static void put_item(kin_values *v, kin_value *dict, const char *key, kin_value *item) {
     kin_value_put(v, dict, key, strlen(key), item);
 }
 
@@ -250,11 +250,11 @@ static void put_dates(kin_values *v, kin_value *all, dates *d) {
     struct tm tm;
     if (localtime_r(&now, &tm)) {
         size_t len = strftime(d->day, sizeof d->day, "%d %b %Y", &tm);
-        put(v, all, "date_string", kin_value_string(v, d->day, len, KIN_ORIGIN_TEMPLATE));
+        put_item(v, all, "date_string", kin_value_string(v, d->day, len, KIN_ORIGIN_TEMPLATE));
     }
     if (gmtime_r(&now, &tm)) {
         size_t len = strftime(d->second, sizeof d->second, "%b %d %Y %H:%M:%S GMT", &tm);
-        put(v, all, "datetime", kin_value_string(v, d->second, len, KIN_ORIGIN_TEMPLATE));
+        put_item(v, all, "datetime", kin_value_string(v, d->second, len, KIN_ORIGIN_TEMPLATE));
     }
 }
 
@@ -263,19 +263,19 @@ static kin_value *variables_of(const kin_prompter *p, kin_values *v, const chat 
     kin_value *all = kin_value_dict(v);
     const char *key;
     json_t *item;
-    put(v, all, "messages", messages_of(v, c->messages));
-    if (c->tools || !c->leaves_out_none) put(v, all, "tools", c->tools ? value_of(v, c->tools) : kin_value_none(v));
-    if (!c->leaves_out_none) put(v, all, "documents", kin_value_none(v));
+    put_item(v, all, "messages", messages_of(v, c->messages));
+    if (c->tools || !c->leaves_out_none) put_item(v, all, "tools", c->tools ? value_of(v, c->tools) : kin_value_none(v));
+    if (!c->leaves_out_none) put_item(v, all, "documents", kin_value_none(v));
     put_dates(v, all, d);
-    put(v, all, "add_generation_prompt", kin_value_bool(v, c->add_generation_prompt));
-    put(v, all, "bos_token", token_text(v, vocab, kin_vocab_bos(vocab)));
-    put(v, all, "eos_token", token_text(v, vocab, kin_vocab_eos(vocab)));
+    put_item(v, all, "add_generation_prompt", kin_value_bool(v, c->add_generation_prompt));
+    put_item(v, all, "bos_token", token_text(v, vocab, kin_vocab_bos(vocab)));
+    put_item(v, all, "eos_token", token_text(v, vocab, kin_vocab_eos(vocab)));
     if (c->thinking != KIN_UNSET) {
-        put(v, all, "enable_thinking", kin_value_bool(v, c->thinking == KIN_YES)); // Qwen, GLM, gemma 4
-        put(v, all, "thinking", kin_value_bool(v, c->thinking == KIN_YES));        // DeepSeek V3.1, Granite, Kimi K3
+        put_item(v, all, "enable_thinking", kin_value_bool(v, c->thinking == KIN_YES)); // Qwen, GLM, gemma 4
+        put_item(v, all, "thinking", kin_value_bool(v, c->thinking == KIN_YES));        // DeepSeek V3.1, Granite, Kimi K3
     }
-    if (c->thinking_budget >= 0) put(v, all, "thinking_budget", kin_value_int(v, c->thinking_budget)); // Seed-OSS
-    json_object_foreach((json_t *)c->kwargs, key, item) put(v, all, key, value_of(v, item));
+    if (c->thinking_budget >= 0) put_item(v, all, "thinking_budget", kin_value_int(v, c->thinking_budget)); // Seed-OSS
+    json_object_foreach((json_t *)c->kwargs, key, item) put_item(v, all, key, value_of(v, item));
     return all;
 }
 
@@ -387,7 +387,7 @@ int kin_prompter_render(const kin_prompter *p, const kin_request *r, kin_prompt 
 
 // ---- tokens
 
-static int out_of_memory(kin_api_error *err) {
+static int set_out_of_memory(kin_api_error *err) {
     return kin_api_error_set(err, 500, NULL, "out of memory");
 }
 
@@ -398,7 +398,7 @@ static int encode(const kin_prompter *p, kin_str text, const kin_text_range *tru
     if (!p->session->tokenizer) return kin_api_error_set(err, 500, NULL, "%s", why.text);
     size_t cap = text.len + 8; // a token has at least one byte of text, except bos, eos and a leading space
     *ids = malloc(cap * sizeof **ids);
-    if (!*ids) return out_of_memory(err);
+    if (!*ids) return set_out_of_memory(err);
     int64_t got =
         kin_tokenizer_encode_prompt(p->session->tokenizer, text.at, text.len, trusted, n_trusted, add_special, *ids, cap, &why);
     if (got >= 0 && (size_t)got <= cap && got < 1 << 30) {
@@ -437,14 +437,14 @@ static int encode_item(const kin_prompter *p, const json_t *item, bool add_speci
         int n_tokens = kin_vocab_n_tokens(p->session->vocab);
         if (id < 0 || id >= n_tokens)
             return kin_api_error_set(err, 400, NULL, "token %lld: ids are from 0 to %d", (long long)id, n_tokens - 1);
-        return append(ids, n, &(int32_t){(int32_t)id}, 1) == 0 ? 0 : out_of_memory(err);
+        return append(ids, n, &(int32_t){(int32_t)id}, 1) == 0 ? 0 : set_out_of_memory(err);
     }
     kin_str text = {json_string_value(item), json_string_length(item)};
     const kin_text_range all = {0, text.len};
     int32_t *more = NULL;
     int n_more = 0;
     if (encode(p, text, &all, parse_special, add_special, &more, &n_more, err) != 0) return KIN_FAIL;
-    int rc = append(ids, n, more, n_more) == 0 ? 0 : out_of_memory(err);
+    int rc = append(ids, n, more, n_more) == 0 ? 0 : set_out_of_memory(err);
     free(more);
     return rc;
 }
@@ -506,15 +506,16 @@ static bool has_word(kin_str text, const char *word) {
 }
 
 static void probe(kin_prompter *p) {
-    p->takes_parts = !shows(p, "[" USER "]", NULL, "kin-user") &&
-                     shows(p, "[{\"role\":\"user\",\"content\":[{\"type\":\"text\",\"text\":\"kin-user\"}]}]", NULL, "kin-user");
-    p->takes_thinking = has_word(p->source, ".thinking") || has_word(p->source, "'thinking'");
+    p->accepts_parts =
+        !shows(p, "[" USER "]", NULL, "kin-user") &&
+        shows(p, "[{\"role\":\"user\",\"content\":[{\"type\":\"text\",\"text\":\"kin-user\"}]}]", NULL, "kin-user");
+    p->accepts_thinking = has_word(p->source, ".thinking") || has_word(p->source, "'thinking'");
     if (p->format.is_confirmed) {
-        p->takes_objects = !p->format.arguments_are_text;
+        p->accepts_objects = !p->format.arguments_are_text;
         return;
     }
-    p->takes_objects = shows(p, "[" USER "," CALL("{\"kin_a\":\"kin_b\"}") "]", TOOL, "\"kin_b\"") ||
-                       !shows(p, "[" USER "," CALL("\"{\\\"kin_a\\\": \\\"kin_b\\\"}\"") "]", TOOL, "{\"kin_a\": \"kin_b\"}");
+    p->accepts_objects = shows(p, "[" USER "," CALL("{\"kin_a\":\"kin_b\"}") "]", TOOL, "\"kin_b\"") ||
+                         !shows(p, "[" USER "," CALL("\"{\\\"kin_a\\\": \\\"kin_b\\\"}\"") "]", TOOL, "{\"kin_a\": \"kin_b\"}");
 }
 
 // Compiles the model's template of that name. NULL: there is none, or it does not compile (*why says so).

@@ -50,7 +50,7 @@ static void put_line(kin_http_exchange *x, json_t *line) {
     kin_text_fini(&text);
 }
 
-static void reply_json(kin_http_exchange *x, int status, json_t *json) {
+static void reply_pull(kin_http_exchange *x, int status, json_t *json) {
     kin_text_buffer text = {0};
     kin_json_put(json, &text);
     kin_http_reply(x, status, document_type, text.at ? text.at : "", text.len);
@@ -89,7 +89,7 @@ static void put_end(pull *p) {
         put_line(p->x, end);
         kin_http_end(p->x);
     } else {
-        reply_json(p->x, p->rc == 0 ? 200 : 500, end);
+        reply_pull(p->x, p->rc == 0 ? 200 : 500, end);
     }
     p->x = NULL;
 }
@@ -137,7 +137,7 @@ static void on_progress(void *user, const char *file, const char *digest, const 
     uv_async_send(&p->wake);
 }
 
-static void run(void *arg) {
+static void run_pulls(void *arg) {
     pull *p = arg;
     kin_pull_options o = p->pulls->o.pull;
     kin_model_record record;
@@ -163,7 +163,7 @@ static void on_gone(void *self) {
 }
 
 // Returns the new pull's place; -1 if it could not begin.
-static int begin(kin_pulls *pulls, kin_http_exchange *x, const char *name, bool streams) {
+static int begin_pull(kin_pulls *pulls, kin_http_exchange *x, const char *name, bool streams) {
     int at = 0;
     while (at < KIN_PULLS_MAX && pulls->open[at]) at++;
     if (at == KIN_PULLS_MAX || pulls->is_stopping) return -1;
@@ -182,7 +182,7 @@ static int begin(kin_pulls *pulls, kin_http_exchange *x, const char *name, bool 
     snprintf(p->name, sizeof p->name, "%s", name);
     pthread_mutex_init(&p->mutex, NULL);
     pulls->open[at] = p;
-    if (uv_thread_create(&p->thread, run, p) != 0) {
+    if (uv_thread_create(&p->thread, run_pulls, p) != 0) {
         uv_close((uv_handle_t *)&p->wake, on_closed);
         return -1;
     }
@@ -252,7 +252,7 @@ void kin_pulls_begin(kin_pulls *pulls, kin_http_exchange *x) {
     json_decref(body);
     if (rc != 0)
         kin_http_reply_error(x, err.status, err.message);
-    else if (begin(pulls, x, name, streams) < 0)
+    else if (begin_pull(pulls, x, name, streams) < 0)
         kin_http_reply_error(x, 503, "too many downloads at once: try again later");
 }
 

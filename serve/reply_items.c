@@ -33,7 +33,7 @@ static kin_reply_item *begin_item(kin_reply_items *items, const kin_reply_event 
     return item;
 }
 
-void kin_reply_items_take(kin_reply_items *items, const kin_reply_event *event, const kin_reply_items_sink *sink) {
+void kin_reply_items_add(kin_reply_items *items, const kin_reply_event *event, const kin_reply_items_sink *sink) {
     kin_reply_item *item = items->is_open ? &items->at[items->n - 1] : NULL;
     if (items->failed) return;
     switch (event->kind) {

@@ -18,10 +18,10 @@ static size_t widen_integers(const char *text, size_t n, char *wide) {
         size_t n_digits = 0;
         while (!in_string && i + n_digits < n && isdigit((unsigned char)text[i + n_digits])) n_digits++;
         bool is_number = n_digits > 0;
-        size_t n_taken = is_number ? n_digits : 1;
-        memcpy(wide + n_wide, text + i, n_taken);
-        n_wide += n_taken;
-        char next = i + n_taken < n ? text[i + n_taken] : 0, before = i > 0 ? text[i - 1] : 0;
+        size_t n_consumed = is_number ? n_digits : 1;
+        memcpy(wide + n_wide, text + i, n_consumed);
+        n_wide += n_consumed;
+        char next = i + n_consumed < n ? text[i + n_consumed] : 0, before = i > 0 ? text[i - 1] : 0;
         bool is_whole = !strchr(".eE", next ? next : ' ') && !strchr(".eE+", before ? before : ' ');
         if (n_digits > DIGITS_OF_63_BITS && is_whole) {
             memcpy(wide + n_wide, ".0", 2);
@@ -29,7 +29,7 @@ static size_t widen_integers(const char *text, size_t n, char *wide) {
         }
         if (!is_number && text[i] == '"') in_string = !in_string;
         if (in_string && text[i] == '\\' && i + 1 < n) wide[n_wide++] = text[++i]; // the escaped character, whatever it is
-        i += n_taken;
+        i += n_consumed;
     }
     return n_wide;
 }

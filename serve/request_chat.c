@@ -18,7 +18,7 @@ static int set(const kin_fields *of, const char *name, json_t *value, kin_api_er
 }
 
 // Appends the text of one content part.
-static int take_part(kin_text_buffer *text, const kin_fields *part, kin_api_error *err) {
+static int append_part(kin_text_buffer *text, const kin_fields *part, kin_api_error *err) {
     const json_t *type, *said;
     if (kin_fields_need(part, "type", KIN_FIELD_STRING, &type, err) < 0) return KIN_FAIL;
     if (is(type, "image_url") || is(type, "input_audio") || is(type, "audio_url") || is(type, "input_video") ||
@@ -39,7 +39,7 @@ static int join_parts(const kin_fields *message, const json_t *parts, kin_api_er
     int rc = 0;
     for (size_t i = 0; rc == 0 && i < json_array_size(parts); i++) {
         rc = kin_fields_item(message, "content", parts, i, &part, err);
-        if (rc == 0) rc = take_part(&text, &part, err);
+        if (rc == 0) rc = append_part(&text, &part, err);
     }
     if (rc == 0) rc = set(message, "content", text.failed ? NULL : json_stringn(text.at ? text.at : "", text.len), err);
     kin_text_fini(&text);
@@ -47,7 +47,7 @@ static int join_parts(const kin_fields *message, const json_t *parts, kin_api_er
 }
 
 // Converts arguments to a string: some clients send the object itself, or an empty string for no arguments.
-static int take_arguments(const kin_fields *function, kin_api_error *err) {
+static int convert_arguments(const kin_fields *function, kin_api_error *err) {
     const json_t *arguments = kin_fields_any(function, "arguments");
     if (json_is_string(arguments) && json_string_length(arguments) > 0) return 0;
     if (!json_is_object(arguments) && kin_fields_get(function, "arguments", KIN_FIELD_STRING, &arguments, err) < 0)
@@ -62,30 +62,30 @@ static int take_arguments(const kin_fields *function, kin_api_error *err) {
     return rc;
 }
 
-static int take_call(const kin_fields *call, kin_api_error *err) {
+static int check_call(const kin_fields *call, kin_api_error *err) {
     kin_fields function;
     const json_t *ignored;
     if (kin_fields_get(call, "id", KIN_FIELD_STRING, &ignored, err) < 0) return KIN_FAIL;
     if (kin_fields_object(call, "function", &function, err) < 0) return KIN_FAIL;
     if (!function.json) return kin_fields_wrong(call, "function", err, 400, "is required");
     if (kin_fields_need(&function, "name", KIN_FIELD_STRING, &ignored, err) < 0) return KIN_FAIL;
-    return take_arguments(&function, err);
+    return convert_arguments(&function, err);
 }
 
 // An empty list of calls is removed.
-static int take_calls(const kin_fields *message, bool *has_calls, kin_api_error *err) {
+static int check_calls(const kin_fields *message, bool *has_calls, kin_api_error *err) {
     const json_t *calls;
     kin_fields call;
     if (kin_fields_get(message, "tool_calls", KIN_FIELD_ARRAY, &calls, err) < 0) return KIN_FAIL;
     *has_calls = json_array_size(calls) > 0;
     for (size_t i = 0; i < json_array_size(calls); i++) {
-        if (kin_fields_item(message, "tool_calls", calls, i, &call, err) < 0 || take_call(&call, err) < 0) return KIN_FAIL;
+        if (kin_fields_item(message, "tool_calls", calls, i, &call, err) < 0 || check_call(&call, err) < 0) return KIN_FAIL;
     }
     if (calls && !*has_calls) json_object_del((json_t *)message->json, "tool_calls");
     return 0;
 }
 
-static int take_content(const kin_fields *message, bool has_calls, kin_api_error *err) {
+static int convert_content(const kin_fields *message, bool has_calls, kin_api_error *err) {
     const json_t *content = kin_fields_any(message, "content");
     if (json_is_array(content)) return join_parts(message, content, err);
     if (content && !json_is_string(content))
@@ -99,7 +99,7 @@ static int take_content(const kin_fields *message, bool has_calls, kin_api_error
     return kin_fields_wrong(message, NULL, err, 400, "an assistant's message must have content or tool_calls");
 }
 
-static int take_message(const kin_fields *message, kin_api_error *err) {
+static int convert_message(const kin_fields *message, kin_api_error *err) {
     static const char *const strings[] = {"reasoning_content", "name", "tool_call_id"};
     const json_t *role, *ignored;
     bool has_calls = false;
@@ -108,8 +108,8 @@ static int take_message(const kin_fields *message, kin_api_error *err) {
     for (size_t i = 0; i < sizeof strings / sizeof strings[0]; i++) {
         if (kin_fields_get(message, strings[i], KIN_FIELD_STRING, &ignored, err) < 0) return KIN_FAIL;
     }
-    if (is(role, "assistant") && take_calls(message, &has_calls, err) < 0) return KIN_FAIL;
-    if (take_content(message, has_calls, err) < 0) return KIN_FAIL;
+    if (is(role, "assistant") && check_calls(message, &has_calls, err) < 0) return KIN_FAIL;
+    if (convert_content(message, has_calls, err) < 0) return KIN_FAIL;
     return is(role, "developer") ? set(message, "role", json_string("system"), err) : 0;
 }
 
@@ -146,7 +146,7 @@ static int read_messages(kin_request *r, const char *name, json_t *value, kin_ap
     size_t n = json_array_size(value);
     if (!json_is_array(value)) return kin_request_type_error(err, name, "array", value);
     for (size_t i = 0; i < n; i++) {
-        if (kin_fields_item(&body, name, value, i, &message, err) < 0 || take_message(&message, err) < 0) return KIN_FAIL;
+        if (kin_fields_item(&body, name, value, i, &message, err) < 0 || convert_message(&message, err) < 0) return KIN_FAIL;
     }
     r->messages = value;
     r->continues_last = n > 0 && is_prefill(json_array_get(value, n - 1));

@@ -44,7 +44,7 @@ static int check_ids(const char *name, const json_t *prompt, kin_api_error *err)
 }
 
 // {prompt_string, multimodal_data}: accepted only without images and sound.
-static int take_object(const char *name, const json_t *object, json_t **out, kin_api_error *err) {
+static int read_object(const char *name, const json_t *object, json_t **out, kin_api_error *err) {
     kin_fields body = {.index = -1}, fields = {.json = object, .parent = &body, .name = name, .index = -1};
     const json_t *text;
     if (json_array_size(json_object_get(object, "multimodal_data")) > 0)
@@ -57,7 +57,7 @@ static int take_object(const char *name, const json_t *object, json_t **out, kin
 // Appends one of several prompts.
 static int add_prompt(json_t *prompts, const char *name, json_t *prompt, kin_api_error *err) {
     if (json_is_object(prompt)) {
-        if (take_object(name, prompt, &prompt, err) < 0) return KIN_FAIL;
+        if (read_object(name, prompt, &prompt, err) < 0) return KIN_FAIL;
     } else if (json_is_array(prompt)) {
         if (json_array_size(prompt) == 0) return kin_api_error_set(err, 400, name, "Field '%s': a prompt has no tokens", name);
         if (check_ids(name, prompt, err) < 0) return KIN_FAIL;

@@ -169,7 +169,7 @@ static int find_stage(const char *name, size_t len, bool is_letter) {
 }
 
 // Active stages must be listed in the order of kin's sampler; stages that are not listed are turned off.
-static int take_stage(kin_request *r, const char *field, const char *name, size_t len, bool is_letter, bool listed[],
+static int read_stage(kin_request *r, const char *field, const char *name, size_t len, bool is_letter, bool listed[],
                       kin_api_error *err) {
     int i = find_stage(name, len, is_letter);
     if (i < 0)
@@ -194,7 +194,7 @@ static int read_samplers(kin_request *r, const char *name, json_t *value, kin_ap
         const json_t *one = is_letters ? value : json_array_get(value, i);
         if (!json_is_string(one)) return kin_request_type_error(err, name, "string", one);
         const char *text = json_string_value(one) + (is_letters ? i : 0);
-        if (take_stage(r, name, text, is_letters ? 1 : json_string_length(one), is_letters, listed, err) < 0) return KIN_FAIL;
+        if (read_stage(r, name, text, is_letters ? 1 : json_string_length(one), is_letters, listed, err) < 0) return KIN_FAIL;
     }
     for (int s = 0; s < STAGE_ABSENT; s++) {
         if (!listed[s] && !is_off(&r->sampler, (stage)s)) turn_off(&r->sampler, (stage)s);

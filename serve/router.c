@@ -43,8 +43,8 @@ static int open_models(kin_router *r, const kin_router_options *o, int n, int n_
     r->n_room = n_room;
     for (int i = 0; i < n_room; i++) {
         kin_served_model *m = &r->models[i];
-        m->world = o->world;
-        m->world.names.own = o->world.model;
+        m->shared = o->shared;
+        m->shared.names.own = o->shared.model;
         m->embed = o->embed;
         m->waiting_end = &m->waiting;
     }
@@ -53,12 +53,12 @@ static int open_models(kin_router *r, const kin_router_options *o, int n, int n_
 
 static void use(const kin_router *r, kin_served_model *m, kin_service *service, const kin_preparer *preparer) {
     const kin_session *session = preparer->session;
-    m->world.service = m->embed.service = service;
-    m->world.preparer = *preparer;
-    m->world.fim = kin_fim_tokens_of(session->vocab);
+    m->shared.service = m->embed.service = service;
+    m->shared.preparer = *preparer;
+    m->shared.fim = kin_fim_tokens_of(session->vocab);
     m->embed.prompter = preparer->prompter;
-    m->embed.model = m->world.model;
-    m->embed.names = m->world.names;
+    m->embed.model = m->shared.model;
+    m->embed.names = m->shared.names;
     m->embed.pooling = kin_embed_pooling(&session->model, r->o.embed.pooling);
     m->embed.n_embd = session->model.hp.n_embd;
     m->embed.n_ctx = session->n_ctx;
@@ -76,10 +76,10 @@ int kin_router_open_one(kin_router *r, const kin_router_options *o, kin_service 
 // is_first: --alias applies to it.
 static void name_model(kin_served_model *m, const kin_model_file *file, bool is_first) {
     m->file = file;
-    m->world.model = m->embed.model = file->name;
-    m->world.names.own = file->name;
-    m->world.names.is_strict = false; // the router has already matched the name
-    if (!is_first) m->world.names.n_others = 0;
+    m->shared.model = m->embed.model = file->name;
+    m->shared.names.own = file->name;
+    m->shared.names.is_strict = false; // the router has already matched the name
+    if (!is_first) m->shared.names.n_others = 0;
 }
 
 bool kin_router_offers(const kin_served_model *m) {
@@ -137,12 +137,12 @@ void kin_router_set_files(kin_router *r, const kin_model_file *listed, int n) {
 }
 
 // Looks at the file of one model.
-static void look_for_file(const kin_router *r, kin_served_model *m) {
+static void check_file(const kin_router *r, kin_served_model *m) {
     kin_file_identity identity;
     if (r->host && m->file) m->is_gone = kin_file_identify_path(m->file->path, &identity) != 0;
 }
 
-void kin_router_look_at_files(kin_router *r) {
+void kin_router_check_files(kin_router *r) {
     kin_file_identity identity;
     if (!r->host) return;
     for (int i = kin_model_host_get_options(r->host)->has_first ? 1 : 0; i < r->n; i++) {
@@ -193,7 +193,7 @@ static void leave_line(kin_router_waiter *w) {
     w->router->n_waiting--;
 }
 
-static void gone(void *self) {
+static void on_waiter_gone(void *self) {
     kin_router_waiter *w = self;
     w->x = NULL;
     if (!w->model) return; // the pool is using it
@@ -206,7 +206,7 @@ static void refuse(kin_router_waiter *w, const kin_api_error *error) {
     free_waiter(w);
 }
 
-static void begin(kin_router_waiter *w, kin_served_model *m) {
+static void begin_call(kin_router_waiter *w, kin_served_model *m) {
     kin_router *r = w->router;
     kin_http_exchange *x = w->x;
     const void *route = w->route;
@@ -224,7 +224,7 @@ static void begin_all(kin_served_model *m) {
     while (m->waiting) {
         kin_router_waiter *w = m->waiting;
         leave_line(w);
-        begin(w, m);
+        begin_call(w, m);
     }
 }
 
@@ -240,11 +240,11 @@ static void refuse_all(kin_served_model *m, const kin_api_error *error) {
 
 bool kin_router_has_changed(const kin_served_model *m, kin_err *why) {
     if (m->has_changed) *why = m->changed;
-    return m->has_changed || (m->world.service && kin_service_has_changed(m->world.service, why));
+    return m->has_changed || (m->shared.service && kin_service_has_changed(m->shared.service, why));
 }
 
 bool kin_router_is_idle(const kin_served_model *m) {
-    return !m->world.calls && m->embed.n_open == 0 && m->n_utilities == 0;
+    return !m->shared.calls && m->embed.n_open == 0 && m->n_utilities == 0;
 }
 
 // Adds the counters that only grow.
@@ -262,10 +262,10 @@ static void add_counts(kin_scheduler_stats *to, const kin_scheduler_stats *t) {
 
 static void order(kin_router *r, kin_served_model *m, bool load) {
     if (!load) {
-        kin_scheduler_stats stats = kin_service_get_status(m->world.service).scheduler;
+        kin_scheduler_stats stats = kin_service_get_status(m->shared.service).scheduler;
         add_counts(&r->past, &stats);
-        m->world.service = m->embed.service = NULL;
-        m->world.preparer = (kin_preparer){0};
+        m->shared.service = m->embed.service = NULL;
+        m->shared.preparer = (kin_preparer){0};
         m->embed.prompter = NULL;
     }
     m->state = load ? KIN_MODEL_LOADING : KIN_MODEL_UNLOADING;
@@ -336,11 +336,11 @@ void kin_router_plan(kin_router *r) {
 static void set_gone(kin_api_error *error, const kin_served_model *m) {
     kin_api_error_set(error, 404, "model",
                       "there is no model '%.100s' any more: its file was removed; /v1/models lists those of this server",
-                      m->world.model);
+                      m->shared.model);
     error->code = "model_not_found";
 }
 
-static void take_answer(kin_router *r, const kin_model_answer *a) {
+static void handle_answer(kin_router *r, const kin_model_answer *a) {
     kin_served_model *m = &r->models[a->model];
     r->is_ordered = false;
     if (a->loaded) {
@@ -352,8 +352,8 @@ static void take_answer(kin_router *r, const kin_model_answer *a) {
     m->leaves = m->is_unwanted = false;
     if (!a->failed) return;
     kin_api_error error;
-    look_for_file(r, m);
-    kin_api_error_set(&error, 500, "model", "cannot load model '%.100s': %.300s", m->world.model, a->why.text);
+    check_file(r, m);
+    kin_api_error_set(&error, 500, "model", "cannot load model '%.100s': %.300s", m->shared.model, a->why.text);
     if (m->is_gone) set_gone(&error, m);
     refuse_all(m, &error);
 }
@@ -382,10 +382,10 @@ static void refuse_changed(kin_router_waiter *w, const kin_served_model *m) {
 }
 
 // Unloads a model whose files have changed. It is loaded again on request once they are complete.
-static void look_for_changes(kin_router *r, kin_served_model *m) {
+static void check_changes(kin_router *r, kin_served_model *m) {
     if (m->has_changed && m->state == KIN_MODEL_UNLOADED && kin_model_host_is_whole(r->host, (int)(m - r->models)))
         m->has_changed = false;
-    if (m->has_changed || m->state != KIN_MODEL_LOADED || !kin_service_has_changed(m->world.service, &m->changed)) return;
+    if (m->has_changed || m->state != KIN_MODEL_LOADED || !kin_service_has_changed(m->shared.service, &m->changed)) return;
     kin_log(KIN_LOG_WARN, "%s", m->changed.text);
     m->has_changed = m->is_unwanted = m->leaves = true;
     while (m->waiting) {
@@ -398,8 +398,8 @@ static void look_for_changes(kin_router *r, kin_served_model *m) {
 void kin_router_tick(kin_router *r, kin_time now) {
     kin_model_answer answer;
     if (!r->host) return;
-    if (kin_model_host_take(r->host, &answer)) take_answer(r, &answer);
-    for (int i = 0; i < r->n; i++) look_for_changes(r, &r->models[i]);
+    if (kin_model_host_pop(r->host, &answer)) handle_answer(r, &answer);
+    for (int i = 0; i < r->n; i++) check_changes(r, &r->models[i]);
     for (int i = 0; i < r->n; i++) {
         kin_served_model *m = &r->models[i];
         for (kin_router_waiter *w = m->waiting; w; w = w->next) ping(w, now);
@@ -407,7 +407,7 @@ void kin_router_tick(kin_router *r, kin_time now) {
         while (m->waiting && now - m->waiting->since > LONGEST_WAIT_NS && now > m->waiting->since) {
             kin_router_waiter *w = m->waiting;
             kin_api_error error;
-            kin_api_error_set(&error, 503, "model", "the model '%.100s' is not loaded yet: try again later", m->world.model);
+            kin_api_error_set(&error, 503, "model", "the model '%.100s' is not loaded yet: try again later", m->shared.model);
             leave_line(w);
             refuse(w, &error);
         }
@@ -419,7 +419,7 @@ void kin_router_tick(kin_router *r, kin_time now) {
 
 static kin_served_model *find_name(kin_router *r, kin_str name) {
     for (int i = 0; i < r->n; i++) {
-        if (kin_model_names_have(&r->models[i].world.names, name)) return &r->models[i];
+        if (kin_model_names_have(&r->models[i].shared.names, name)) return &r->models[i];
     }
     return NULL;
 }
@@ -458,8 +458,8 @@ static void route(kin_router_waiter *w) {
     kin_router *r = w->router;
     kin_api_error error;
     kin_served_model *m = w->is_named ? kin_router_find(r, (kin_str){w->name, w->n_name}) : find_default(r);
-    if (!m && r->n == 1 && r->o.takes_any_name) m = &r->models[0];
-    if (m && !kin_router_offers(m)) look_for_file(r, m); // it may be back since the last scan
+    if (!m && r->n == 1 && r->o.accepts_any_name) m = &r->models[0];
+    if (m && !kin_router_offers(m)) check_file(r, m); // it may be back since the last scan
     r->n_requests++;
     w->since = w->last_sign = kin_clock_now();
     if (!m && w->is_named) {
@@ -477,7 +477,7 @@ static void route(kin_router_waiter *w) {
     } else if (w->needs && m->has_changed) {
         refuse_changed(w, m);
     } else if (!w->needs || is_ready(m)) {
-        begin(w, m);
+        begin_call(w, m);
     } else if (r->n_waiting >= r->o.max_waiting) {
         kin_api_error_set(&error, 429, NULL, "the queue is full: try again in a moment");
         refuse(w, &error);
@@ -487,7 +487,7 @@ static void route(kin_router_waiter *w) {
     kin_router_plan(r);
 }
 
-static void take_name(kin_router_waiter *w, kin_str name) {
+static void set_name(kin_router_waiter *w, kin_str name) {
     w->is_named = name.len > 0;
     w->n_name = name.len < sizeof w->name ? name.len : sizeof w->name;
     if (name.len > 0) memcpy(w->name, name.at, w->n_name);
@@ -499,7 +499,7 @@ static int read_ping(const kin_router_waiter *w, const json_t *body) {
     bool is_own = json_is_integer(own) && json_integer_value(own) >= -1 && json_integer_value(own) <= INT32_MAX;
     if (!w->streams || !json_is_true(json_object_get(body, "stream")) || strcmp(w->format->stream_type, "text/event-stream") != 0)
         return 0;
-    return is_own ? (int)json_integer_value(own) : w->router->o.world.ping_s;
+    return is_own ? (int)json_integer_value(own) : w->router->o.shared.ping_s;
 }
 
 static void read_in_pool(kin_lane_work *work) {
@@ -508,7 +508,7 @@ static void read_in_pool(kin_lane_work *work) {
     w->rc = body ? 0 : KIN_FAIL;
     const json_t *name = json_object_get(body, "model");
     if (!json_is_string(name)) name = json_object_get(body, "name"); // older clients of Ollama's show
-    if (json_is_string(name)) take_name(w, (kin_str){json_string_value(name), json_string_length(name)});
+    if (json_is_string(name)) set_name(w, (kin_str){json_string_value(name), json_string_length(name)});
     w->is_unwanted = kin_ollama_lets_go(json_object_get(body, "keep_alive"));
     w->ping_s = read_ping(w, body);
     json_decref(body);
@@ -526,8 +526,8 @@ static void was_read(kin_lane_work *work, int status) {
         route(w);
 }
 
-void kin_router_take(kin_router *r, kin_http_exchange *x, const void *route_of, const kin_api_format *format, bool needs,
-                     bool streams) {
+void kin_router_route(kin_router *r, kin_http_exchange *x, const void *route_of, const kin_api_format *format, bool needs,
+                      bool streams) {
     kin_str method = kin_http_method(x);
     kin_router_waiter *w = calloc(1, sizeof *w);
     if (!w) {
@@ -535,16 +535,16 @@ void kin_router_take(kin_router *r, kin_http_exchange *x, const void *route_of, 
         return;
     }
     *w = (kin_router_waiter){.x = x, .router = r, .route = route_of, .format = format, .needs = needs, .streams = streams};
-    w->data = (kin_exchange_data){gone, w};
+    w->data = (kin_exchange_data){on_waiter_gone, w};
     kin_http_set_data(x, &w->data);
-    take_name(w, kin_http_query(x, "model"));
+    set_name(w, kin_http_query(x, "model"));
     if (method.len == 3 && memcmp(method.at, "GET", 3) == 0) {
         route(w);
         return;
     }
-    w->body = kin_http_take_body(x, &w->n_body, &w->hold);
+    w->body = kin_http_detach_body(x, &w->n_body, &w->hold);
     w->work = (kin_lane_work){.run = read_in_pool, .done = was_read, .user = w};
-    kin_lane_run(r->o.world.huge, &w->work, w->n_body > KIN_HUGE_BODY);
+    kin_lane_run(r->o.shared.huge, &w->work, w->n_body > KIN_HUGE_BODY);
 }
 
 // ---- sums
@@ -582,7 +582,7 @@ void kin_router_sum(const kin_router *r, struct kin_call_counters *counters, kin
     *counters = (struct kin_call_counters){0};
     *sum = (kin_service_status){.scheduler = r->past, .n_waiting = r->n_waiting};
     for (int i = 0; i < r->n; i++) {
-        const kin_call_world *w = &r->models[i].world;
+        const kin_call_shared *w = &r->models[i].shared;
         add_counters(counters, &w->counters);
         if (!w->service) continue;
         kin_service_status status = kin_service_get_status(w->service);

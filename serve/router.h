@@ -20,11 +20,11 @@ typedef enum kin_model_state { KIN_MODEL_UNLOADED, KIN_MODEL_LOADING, KIN_MODEL_
 
 typedef struct kin_router_waiter kin_router_waiter;
 
-// One model. Its worlds have a service only while it is loaded.
+// One model. Its shared states have a service only while it is loaded.
 typedef struct kin_served_model {
     const kin_model_file *file; // NULL: the server has one model
-    kin_call_world world;
-    kin_embed_world embed;
+    kin_call_shared shared;
+    kin_embed_shared embed;
     int n_utilities; // open utility requests
     kin_model_state state;
     bool leaves;                               // must make room: accepts no further requests
@@ -39,12 +39,12 @@ typedef struct kin_served_model {
 
 typedef struct kin_router_options {
     uv_loop_t *loop;
-    kin_call_world world;  // for each model, without the fields that belong to the model
-    kin_embed_world embed; // likewise
-    int n_max;             // models in memory
-    int sleep_idle_s;      // a model unused for this long is unloaded; <= 0: never
-    bool takes_any_name;   // if there is only one model, it accepts requests that name another
-    int max_waiting;       // requests waiting for a model; one more is refused
+    kin_call_shared shared; // for each model, without the fields that belong to the model
+    kin_embed_shared embed; // likewise
+    int n_max;              // models in memory
+    int sleep_idle_s;       // a model unused for this long is unloaded; <= 0: never
+    bool accepts_any_name;  // if there is only one model, it accepts requests that name another
+    int max_waiting;        // requests waiting for a model; one more is refused
     // Begins a request. Its model is loaded if the route needs it.
     void (*begin)(void *user, kin_served_model *model, const void *route, kin_http_exchange *x);
     void *user;
@@ -72,7 +72,7 @@ void kin_router_add(kin_router *router, const kin_model_file *file);
 // names are free and there is room. Models whose files are missing are no longer offered once they are unloaded.
 void kin_router_set_files(kin_router *router, const kin_model_file *files, int n);
 // Looks whether the files of a server with several models are still there: what was removed since the last scan is not listed.
-void kin_router_look_at_files(kin_router *router);
+void kin_router_check_files(kin_router *router);
 // True if requests may name the model.
 bool kin_router_offers(const kin_served_model *model);
 void kin_router_fini(kin_router *router); // after the loop has ended
@@ -80,8 +80,8 @@ void kin_router_fini(kin_router *router); // after the loop has ended
 // Begins the request with its model, now or later, or refuses it. The model's name is in the body's `model` (Ollama's show: or
 // `name`), or in the path's parameter `model`. format: of refusals. needs: the model must be loaded. streams: the answer is a
 // stream of that format if the body asks for one.
-void kin_router_take(kin_router *router, kin_http_exchange *x, const void *route, const kin_api_format *format, bool needs,
-                     bool streams);
+void kin_router_route(kin_router *router, kin_http_exchange *x, const void *route, const kin_api_format *format, bool needs,
+                      bool streams);
 
 // True if a GET for that name (.at NULL: none) has to wait until its model is loaded.
 bool kin_router_would_load(kin_router *router, kin_str name);

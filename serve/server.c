@@ -104,7 +104,7 @@ static void reply_text(kin_http_exchange *x, kin_text_buffer *body, const char *
 
 static bool is_up(const kin_server *s) {
     if (s->router.host) return kin_model_host_is_up(s->router.host);
-    return s->router.n > 0 && kin_service_get_status(s->router.models[0].world.service).is_up;
+    return s->router.n > 0 && kin_service_get_status(s->router.models[0].shared.service).is_up;
 }
 
 // Returns the form of errors for a path.
@@ -124,7 +124,7 @@ static void put_refusal(kin_str path, const kin_api_error *error, kin_text_buffe
     format_of(path)->error(error, body);
 }
 
-static bool look(void *server, kin_loading *loading) {
+static bool get_loading(void *server, kin_loading *loading) {
     kin_server *s = server;
     pthread_mutex_lock(&s->mutex);
     *loading = s->loading;
@@ -146,7 +146,7 @@ static void reply_loading(kin_server *s, kin_http_exchange *x) {
     kin_loading loading;
     kin_err why;
     char seconds[16];
-    look(s, &loading);
+    get_loading(s, &loading);
     const char *message = is_missing(s, &why) ? why.text : "Loading model";
     snprintf(seconds, sizeof seconds, "%d", kin_loading_retry_after_s(&loading));
     kin_http_add_header(x, "Retry-After", seconds);
@@ -192,7 +192,7 @@ static void join_code(kin_server *s, kin_http_exchange *x) {
     char code[KIN_CODE_TEXT];
     kin_err err;
     kin_str site = kin_http_header(x, "sec-fetch-site");
-    const kin_session *session = s->router.n > 0 && !s->router.host ? s->router.models[0].world.preparer.session : NULL;
+    const kin_session *session = s->router.n > 0 && !s->router.host ? s->router.models[0].shared.preparer.session : NULL;
     if (!s->o.shows_code || (site.at && !(site.len == 11 && memcmp(site.at, "same-origin", 11) == 0))) {
         kin_http_reply_error(x, 403, "the code is shown only on the server's machine or with an API key; run 'kin code' there");
     } else if (s->router.n == 0) {
@@ -332,7 +332,7 @@ static const route *find_route(kin_http_exchange *x, char *allow, size_t n_allow
 }
 
 // model: the one that the request is for; NULL: none.
-static void tell(kin_server *s, const route *r, const kin_served_model *model, kin_http_exchange *x) {
+static void send_models(kin_server *s, const route *r, const kin_served_model *model, kin_http_exchange *x) {
     int n = s->router.n, n_cards = 0;
     kin_model_card *cards = malloc(((size_t)n + 1) * sizeof *cards);
     const kin_model_card *own = NULL;
@@ -340,12 +340,12 @@ static void tell(kin_server *s, const route *r, const kin_served_model *model, k
         kin_http_reply_error(x, 500, "out of memory");
         return;
     }
-    kin_router_look_at_files(&s->router);
+    kin_router_check_files(&s->router);
     for (int i = 0; i < n; i++) {
         const kin_served_model *m = &s->router.models[i];
         if (!kin_router_offers(m)) continue;
         if (m == model) own = &cards[n_cards];
-        cards[n_cards] = kin_about_card(&m->world, m->file, s->begun_s);
+        cards[n_cards] = kin_about_card(&m->shared, m->file, s->begun_s);
         if (m->state == KIN_MODEL_LOADING) cards[n_cards].status = "loading";
         cards[n_cards++].tags = s->o.tags;
     }
@@ -356,7 +356,7 @@ static void tell(kin_server *s, const route *r, const kin_served_model *model, k
                        .has_metrics = s->o.metrics,
                        .has_slots = s->o.slots,
                        .has_ui = s->o.webui};
-    if (model) about.world = &model->world;
+    if (model) about.shared = &model->shared;
     r->about(&about, x);
     free(cards);
 }
@@ -365,15 +365,15 @@ static void begin(void *user, kin_served_model *m, const void *of, kin_http_exch
     kin_server *s = user;
     const route *r = of;
     if (r->about)
-        tell(s, r, m, x);
+        send_models(s, r, m, x);
     else if (r->manage)
         r->manage(s, m, x);
     else if (r->utility)
-        kin_utility_begin(&s->huge, &m->world.preparer, &m->world.defaults, r->utility, r->call.format, &m->n_utilities, x);
+        kin_utility_begin(&s->huge, &m->shared.preparer, &m->shared.defaults, r->utility, r->call.format, &m->n_utilities, x);
     else if (r->embeds)
         kin_embed_begin(&m->embed, r->embed, x);
     else
-        kin_call_begin(&m->world, &r->call, x);
+        kin_call_begin(&m->shared, &r->call, x);
 }
 
 // True if a request without a body would load its model although a foreign page may have caused the request.
@@ -402,14 +402,14 @@ static void on_request(void *user, kin_http_exchange *x) {
     } else if (r->answer) {
         r->answer(s, x);
     } else if (r->scope == SERVER) {
-        tell(s, r, NULL, x);
+        send_models(s, r, NULL, x);
     } else if (s->router.host && loads_for_a_page(s, r, x)) {
         kin_http_reply_error(x, 403,
                              "This model is not loaded, and a request from a browser may load it only from the server's own "
                              "page: use the chat page of this server, or a client that is not a browser.");
     } else if (s->router.host) {
         const kin_api_format *format = r->call.format ? r->call.format : format_of(kin_http_path(x));
-        kin_router_take(&s->router, x, r, format, r->scope == LOADED, r->call.format && !r->utility);
+        kin_router_route(&s->router, x, r, format, r->scope == LOADED, r->call.format && !r->utility);
     } else {
         begin(s, &s->router.models[0], r, x);
     }
@@ -473,12 +473,12 @@ static void no_props(kin_server *s, kin_http_exchange *x) {
 
 static void act_on_slot(kin_server *s, kin_served_model *model, kin_http_exchange *x) {
     if (s->o.slots)
-        kin_slots_begin(&(kin_slots_world){.loop = &s->loop,
-                                           .service = model->world.service,
-                                           .save_path = s->o.slot_save_path,
-                                           .n_vocab = kin_vocab_n_tokens(model->world.preparer.session->vocab),
-                                           .n_ctx = model->embed.n_ctx,
-                                           .n_open = &model->n_utilities},
+        kin_slots_begin(&(kin_slots_shared){.loop = &s->loop,
+                                            .service = model->shared.service,
+                                            .save_path = s->o.slot_save_path,
+                                            .n_vocab = kin_vocab_n_tokens(model->shared.preparer.session->vocab),
+                                            .n_ctx = model->embed.n_ctx,
+                                            .n_open = &model->n_utilities},
                         x);
     else
         kin_http_reply_error(x, 501, "the server was started with --no-slots");
@@ -530,7 +530,7 @@ static const char *listed(void *user, kin_str name) {
 }
 
 // Runs once, because the pool reads the result, too.
-static void take_model(kin_server *s) {
+static void set_served_model(kin_server *s) {
     if (s->router.n > 0 || s->router.host) return;
     pthread_mutex_lock(&s->mutex);
     kin_service *service = s->service;
@@ -539,18 +539,18 @@ static void take_model(kin_server *s) {
     pthread_mutex_unlock(&s->mutex);
     if (!service && !host) return;
     kin_router_options o = {.loop = &s->loop,
-                            .world = {.loop = &s->loop,
-                                      .compiling = &s->compiling,
-                                      .huge = &s->huge,
-                                      .defaults = s->o.defaults,
-                                      .model = s->o.alias,
-                                      .names = {s->o.alias, s->o.names, s->o.n_names, s->o.strict_model},
-                                      .fingerprint = "kin-" KIN_VERSION,
-                                      .ping_s = s->o.ping_s},
+                            .shared = {.loop = &s->loop,
+                                       .compiling = &s->compiling,
+                                       .huge = &s->huge,
+                                       .defaults = s->o.defaults,
+                                       .model = s->o.alias,
+                                       .names = {s->o.alias, s->o.names, s->o.n_names, s->o.strict_model},
+                                       .fingerprint = "kin-" KIN_VERSION,
+                                       .ping_s = s->o.ping_s},
                             .embed = {.loop = &s->loop, .huge = &s->huge, .pooling = s->o.pooling},
                             .n_max = s->o.models_max,
                             .sleep_idle_s = s->o.sleep_idle_s,
-                            .takes_any_name = s->o.takes_any_name,
+                            .accepts_any_name = s->o.accepts_any_name,
                             .max_waiting = s->o.max_waiting,
                             .begin = begin,
                             .user = s};
@@ -564,7 +564,7 @@ static void take_model(kin_server *s) {
         open_tabs(s, preparer.session);
 }
 
-static void take_ring(kin_server *s) {
+static void open_ring_tabs(kin_server *s) {
     pthread_mutex_lock(&s->mutex);
     const kin_session *ring = s->ring;
     s->ring = NULL;
@@ -614,7 +614,7 @@ static void drop_model(kin_server *s) {
     pthread_mutex_unlock(&s->mutex);
     if (!drops) return;
     kin_tabs_stop(s->tabs);
-    bool is_used = kin_events_is_looking(s->events) || (s->tabs && !kin_tabs_have_ended(s->tabs));
+    bool is_used = kin_events_is_reading(s->events) || (s->tabs && !kin_tabs_have_ended(s->tabs));
     for (int i = 0; i < s->router.n; i++) is_used = is_used || !kin_router_is_idle(&s->router.models[i]);
     if (is_used) return;
     kin_tabs_close(s->tabs);
@@ -628,25 +628,25 @@ static void drop_model(kin_server *s) {
     pthread_mutex_unlock(&s->mutex);
 }
 
-static void take_events(kin_server *s, kin_served_model *m) {
+static void handle_job_events(kin_server *s, kin_served_model *m) {
     kin_job_event event;
     int n = 0;
-    for (; n < MAX_EVENTS && m->world.service && kin_service_take(m->world.service, &event); n++) {
-        if (event.kind == KIN_TEXTS_ERASED || event.kind == KIN_TEXT_READ || event.restores)
-            kin_slots_take(&event);
+    for (; n < MAX_EVENTS && m->shared.service && kin_service_pop(m->shared.service, &event); n++) {
+        if (event.kind == KIN_SEQUENCES_ERASED || event.kind == KIN_SEQUENCE_READ || event.restores)
+            kin_slots_handle(&event);
         else if (event.pooling)
-            kin_embed_take(&event);
+            kin_embed_handle(&event);
         else
-            kin_call_take(&m->world, &event);
+            kin_call_handle(&m->shared, &event);
     }
     if (n == MAX_EVENTS) uv_async_send(&s->wake); // there may be more
 }
 
 static void on_wake(uv_async_t *handle) {
     kin_server *s = handle->data;
-    take_model(s);
-    take_ring(s);
-    for (int i = 0; i < s->router.n; i++) take_events(s, &s->router.models[i]);
+    set_served_model(s);
+    open_ring_tabs(s);
+    for (int i = 0; i < s->router.n; i++) handle_job_events(s, &s->router.models[i]);
     kin_router_tick(&s->router, kin_clock_now());
     drop_model(s);
     pthread_mutex_lock(&s->mutex);
@@ -659,7 +659,7 @@ static void on_wake(uv_async_t *handle) {
 
 static void on_tick(uv_timer_t *handle) {
     kin_server *s = handle->data;
-    for (int i = 0; i < s->router.n; i++) kin_call_tick(&s->router.models[i].world, kin_clock_now());
+    for (int i = 0; i < s->router.n; i++) kin_call_tick(&s->router.models[i].shared, kin_clock_now());
     kin_events_tick(s->events, kin_clock_now());
     if (s->tabs) kin_tabs_tick(s->tabs, kin_clock_now());
     if (s->scan && !s->is_draining) kin_model_scan_tick(s->scan, kin_clock_now());
@@ -674,7 +674,7 @@ static void on_signal(uv_signal_t *handle, int number) {
     check_drained(s);
 }
 
-static void run(void *arg) {
+static void run_server(void *arg) {
     kin_server *s = arg;
     uv_run(&s->loop, UV_RUN_DEFAULT);
 }
@@ -707,19 +707,23 @@ int kin_server_open(kin_server **out, const kin_server_options *o, kin_err *err)
     kin_lane_init(&s->huge, &s->loop, MAX_HUGE);
     pthread_mutex_init(&s->mutex, NULL);
     pthread_cond_init(&s->dropped, NULL);
-    kin_events_options eo = {
-        .router = &s->router, .alias = s->o.alias, .n_parallel = o->n_parallel, .begun_s = s->begun_s, .look = look, .user = s};
+    kin_events_options eo = {.router = &s->router,
+                             .alias = s->o.alias,
+                             .n_parallel = o->n_parallel,
+                             .begun_s = s->begun_s,
+                             .get_loading = get_loading,
+                             .user = s};
     int rc = kin_access_open(&s->access, &o->access, err);
     if (rc == 0) rc = kin_events_open(&s->events, &s->loop, &eo, err);
     if (rc == 0) rc = open_loop(s, err);
-    if (rc == 0 && uv_thread_create(&s->thread, run, s) != 0) rc = kin_err_set(err, "cannot start the server's thread");
+    if (rc == 0 && uv_thread_create(&s->thread, run_server, s) != 0) rc = kin_err_set(err, "cannot start the server's thread");
     if (rc == 0) {
         *out = s;
         return 0;
     }
     if (s->has_loop) {
         close_loop(s);
-        run(s);
+        run_server(s);
         kin_assert(uv_loop_close(&s->loop) == 0);
     }
     kin_events_close(s->events);

@@ -35,7 +35,7 @@ typedef struct kin_server_options {
     const char *models_dir;       // several models: folder that is scanned for further ones; NULL: none
     const kin_pull_options *pull; // several models: clients may fetch and remove them in models_dir; NULL: they may not
     int sleep_idle_s;             // a model unused for this long is unloaded; <= 0: never
-    bool takes_any_name;          // several models: if there is only one, it accepts requests that name another
+    bool accepts_any_name;        // several models: if there is only one, it accepts requests that name another
     kin_pooling pooling;          // for embeddings; NONE: as the model's file says
     kin_request_defaults defaults;
     bool leaves_signals; // the program handles SIGINT and SIGTERM: they do not drain

@@ -30,12 +30,12 @@ struct kin_job {
 };
 
 // A pending query about the ended sequences with a tag.
-typedef struct wish {
-    kin_job_event_kind kind; // KIN_TEXTS_ERASED or KIN_TEXT_READ
+typedef struct pending_query {
+    kin_job_event_kind kind; // KIN_SEQUENCES_ERASED or KIN_SEQUENCE_READ
     int tag;
     void *user;
-    struct wish *next;
-} wish;
+    struct pending_query *next;
+} pending_query;
 
 struct kin_service {
     kin_service_options o;
@@ -47,7 +47,7 @@ struct kin_service {
     kin_job *inbox, **inbox_end;
     kin_job *cancelled[KIN_SERVICE_MAX_JOBS]; // [n_cancelled] cancelled, not ended
     int n_cancelled;
-    wish *wishes;
+    pending_query *pending_queries;
     kin_job_event *outbox; // [cap_out] circular
     size_t first_out, n_out, cap_out;
     int n_jobs;   // submitted, not ended
@@ -113,7 +113,7 @@ static void uncancel(kin_service *s, const kin_job *j) {
     s->n_cancelled = n;
 }
 
-static void put(kin_service *s, const kin_job_event *event) {
+static void queue_event(kin_service *s, const kin_job_event *event) {
     pthread_mutex_lock(&s->mutex);
     kin_assert(grow_outbox(s));
     s->outbox[(s->first_out + s->n_out++) % s->cap_out] = *event;
@@ -126,7 +126,7 @@ static void put(kin_service *s, const kin_job_event *event) {
     s->o.wake(s->o.wake_user);
 }
 
-bool kin_service_take(kin_service *s, kin_job_event *event) {
+bool kin_service_pop(kin_service *s, kin_job_event *event) {
     pthread_mutex_lock(&s->mutex);
     bool any = s->n_out > 0;
     if (any) {
@@ -149,7 +149,7 @@ static void end_job(kin_job *j, kin_job_end how, const kin_err *why) {
     if (why) event.why = *why;
     event.drafts = j->drafts;
     if (how == KIN_JOB_EOS) event.vector = j->vector;
-    put(j->service, &event);
+    queue_event(j->service, &event);
 }
 
 // ---- tokens (computing thread)
@@ -273,7 +273,7 @@ static int32_t next(void *user, float *logits) {
     event.at = kin_clock_now();
     event.drafts = j->drafts;
     j->n_generated++;
-    put(j->service, &event);
+    queue_event(j->service, &event);
     if (j->o.constraint && kin_constraint_is_complete(j->o.constraint)) return stop(j, KIN_JOB_EOS);
     if (j->n_generated == 1) j->first = event.at;
     bool is_late = j->o.t_max_predict_ns && event.at - j->first >= j->o.t_max_predict_ns;
@@ -295,7 +295,7 @@ static void prompt_logits(void *user, int pos, const float *rows, int n) {
             find_likeliest(j, logits, n_vocab, &event, &log_sum);
             if (event.id < n_vocab) event.logprob = logits[event.id] - (float)log_sum;
         }
-        put(j->service, &event);
+        queue_event(j->service, &event);
     }
 }
 
@@ -309,7 +309,7 @@ static void progress(void *user, int n_done, int n_cached) {
                            .at = kin_clock_now()};
     event.n_done = n_done;
     event.n_cached = n_cached;
-    put(j->service, &event);
+    queue_event(j->service, &event);
 }
 
 // Adds the mean, the first or the last of the rows. A preempted sequence starts again at pos 0.
@@ -417,19 +417,19 @@ void kin_service_cancel(kin_service *s, kin_job *j) {
     call(s);
 }
 
-static int wish_for(kin_service *s, kin_job_event_kind kind, int tag, void *user) {
-    wish *w = malloc(sizeof *w);
+static int add_query(kin_service *s, kin_job_event_kind kind, int tag, void *user) {
+    pending_query *w = malloc(sizeof *w);
     if (!w) return KIN_FAIL;
     pthread_mutex_lock(&s->mutex);
     bool over = s->over;
-    *w = (wish){.kind = kind, .tag = tag, .user = user};
-    wish **last = &s->wishes; // handled in order of arrival
+    *w = (pending_query){.kind = kind, .tag = tag, .user = user};
+    pending_query **last = &s->pending_queries; // handled in order of arrival
     while (*last) last = &(*last)->next;
     if (!over) *last = w;
     pthread_cond_signal(&s->changed);
     pthread_mutex_unlock(&s->mutex);
     if (over) {
-        put(s, &(kin_job_event){.kind = kind, .user = user});
+        queue_event(s, &(kin_job_event){.kind = kind, .user = user});
         free(w);
     }
     call(s);
@@ -437,25 +437,25 @@ static int wish_for(kin_service *s, kin_job_event_kind kind, int tag, void *user
 }
 
 int kin_service_erase(kin_service *s, int tag, void *user) {
-    return wish_for(s, KIN_TEXTS_ERASED, tag, user);
+    return add_query(s, KIN_SEQUENCES_ERASED, tag, user);
 }
 
-int kin_service_read_text(kin_service *s, int tag, void *user) {
-    return wish_for(s, KIN_TEXT_READ, tag, user);
+int kin_service_read_sequence(kin_service *s, int tag, void *user) {
+    return add_query(s, KIN_SEQUENCE_READ, tag, user);
 }
 
 static void fulfil(kin_service *s) {
     pthread_mutex_lock(&s->mutex);
-    wish *w = s->wishes;
-    s->wishes = NULL;
+    pending_query *w = s->pending_queries;
+    s->pending_queries = NULL;
     pthread_mutex_unlock(&s->mutex);
-    for (wish *following; w; w = following) {
+    for (pending_query *following; w; w = following) {
         kin_job_event event = {.kind = w->kind, .user = w->user};
-        if (w->kind == KIN_TEXTS_ERASED)
+        if (w->kind == KIN_SEQUENCES_ERASED)
             event.n_done = kin_scheduler_erase(s->scheduler, w->tag);
         else
-            event.n_done = kin_scheduler_read_text(s->scheduler, w->tag, &event.tokens);
-        put(s, &event);
+            event.n_done = kin_scheduler_read_sequence(s->scheduler, w->tag, &event.tokens);
+        queue_event(s, &event);
         following = w->next;
         free(w);
     }
@@ -478,7 +478,7 @@ static bool is_stopped(kin_service *s) {
 
 // Takes everything that arrived since the last step. Cancellations are handled only when the inbox is empty: the scheduler then
 // knows their jobs.
-static void take_inbox(kin_service *s) {
+static void read_inbox(kin_service *s) {
     for (bool any = true; any;) {
         pthread_mutex_lock(&s->mutex);
         kin_job *jobs = s->inbox, *cancelled = !jobs && s->n_cancelled > 0 ? s->cancelled[--s->n_cancelled] : NULL;
@@ -498,9 +498,9 @@ static void take_inbox(kin_service *s) {
 // Waits at most LOOK_NS. Returns true if something has arrived.
 static bool wait_for_jobs(kin_service *s) {
     pthread_mutex_lock(&s->mutex);
-    if (!s->inbox && !s->wishes && !s->stopped && !(s->o.stop && atomic_load(s->o.stop)))
+    if (!s->inbox && !s->pending_queries && !s->stopped && !(s->o.stop && atomic_load(s->o.stop)))
         kin_cond_wait_for(&s->changed, &s->mutex, LOOK_NS);
-    bool any = (s->inbox || s->wishes) && !s->stopped;
+    bool any = (s->inbox || s->pending_queries) && !s->stopped;
     pthread_mutex_unlock(&s->mutex);
     return any;
 }
@@ -543,7 +543,7 @@ kin_service_status kin_service_get_status(kin_service *s) {
 // Runs while a ring is waited for: clients come and go.
 static void meanwhile(void *user) {
     kin_service *s = user;
-    take_inbox(s);
+    read_inbox(s);
     publish(s, s->status.is_up);
 }
 
@@ -561,7 +561,7 @@ static void leave(kin_service *s) {
 static int compute(kin_service *s, kin_err *err) {
     bool busy = true;
     while (busy && !is_stopped(s)) {
-        take_inbox(s);
+        read_inbox(s);
         if (kin_compute_loop_step(s->loop, &busy, err) != 0) return KIN_FAIL;
         publish(s, true);
         if (s->o.called) break; // other services have their turn
@@ -584,7 +584,7 @@ static bool has_texts(const kin_service *s) {
 
 static bool has_jobs(kin_service *s) {
     pthread_mutex_lock(&s->mutex);
-    bool any = s->inbox || s->wishes;
+    bool any = s->inbox || s->pending_queries;
     pthread_mutex_unlock(&s->mutex);
     return any || has_texts(s);
 }
@@ -619,7 +619,7 @@ void kin_service_finish(kin_service *s, const kin_err *why) {
     if (!s->over) s->over_why = why ? *why : stops;
     s->over = true;
     pthread_mutex_unlock(&s->mutex);
-    take_inbox(s); // the last ones
+    read_inbox(s); // the last ones
     kin_scheduler_fail(s->scheduler, &s->over_why);
 }
 
@@ -664,7 +664,7 @@ int kin_service_open(kin_service **out, const kin_service_options *o, kin_err *e
 void kin_service_close(kin_service *s) {
     kin_job_event event;
     if (!s) return;
-    while (kin_service_take(s, &event)) {
+    while (kin_service_pop(s, &event)) {
         free(event.top);
         free(event.tokens);
         if (event.kind == KIN_JOB_ENDED) kin_job_free(event.job);

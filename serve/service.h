@@ -5,7 +5,7 @@
 //
 //   loop's thread       kin_service_submit, kin_service_cancel ─► inbox ─┐
 //   computing thread    kin_service_run: scheduler, sampler  ◄───────────┘ ─► outbox, wake()
-//   loop's thread       kin_service_take ◄────────────────────────────────────┘
+//   loop's thread       kin_service_pop ◄────────────────────────────────────┘
 //
 // Owner: the caller of open. Threads: as stated at each function.
 #pragma once
@@ -39,7 +39,7 @@ typedef struct kin_job_options {
     bool ignore_eos, no_cache;
     bool has_drawn_probs;        // report the probabilities that the sampler draws from, not the model's
     bool echoes;                 // with n_probs: report those of the prompt's tokens, too
-    int tag;                     // for kin_service_erase and kin_service_read_text
+    int tag;                     // for kin_service_erase and kin_service_read_sequence
     bool restores;               // restores a slot (serve/slots.h): the prompt only, without a sampler
     kin_pooling pooling;         // not NONE: generates nothing and returns a vector
     kin_sampler *sampler;        // NULL with pooling
@@ -70,8 +70,8 @@ typedef enum kin_job_event_kind {
     KIN_JOB_ECHO,
     KIN_JOB_TOKEN,
     KIN_JOB_ENDED,
-    KIN_TEXTS_ERASED, // without a job, like the next one
-    KIN_TEXT_READ
+    KIN_SEQUENCES_ERASED, // without a job, like the next one
+    KIN_SEQUENCE_READ
 } kin_job_event_kind;
 
 enum { KIN_JOB_MAX_PROBS = 100, KIN_SERVICE_MAX_JOBS = 4096 };
@@ -139,11 +139,11 @@ bool kin_service_has_room(kin_service *service, int n);
 void kin_service_submit(kin_service *service, kin_job *job);
 void kin_service_cancel(kin_service *service, kin_job *job); // ENDED follows, or is there already
 // Takes the next event; false: none.
-bool kin_service_take(kin_service *service, kin_job_event *event);
+bool kin_service_pop(kin_service *service, kin_job_event *event);
 // Removes from the prefix cache the ended sequences with this tag. ERASED follows, with `user`. KIN_FAIL: out of memory.
 int kin_service_erase(kin_service *service, int tag, void *user);
 // Reads the tokens of the last ended sequence with this tag that the cache still holds. READ follows, likewise.
-int kin_service_read_text(kin_service *service, int tag, void *user);
+int kin_service_read_sequence(kin_service *service, int tag, void *user);
 void kin_service_stop(kin_service *service); // any thread
 
 // ---- any thread

@@ -25,7 +25,7 @@ enum {
 typedef struct action {
     kin_exchange_data data;
     kin_http_exchange *x; // NULL: the client is gone
-    kin_slots_world world;
+    kin_slots_shared shared;
     int id;
     kin_time begun;
     uv_work_t work;
@@ -41,7 +41,7 @@ typedef struct action {
 // ---- the answers
 
 static void end(action *a) {
-    --*a->world.n_open;
+    --*a->shared.n_open;
     free(a->tokens);
     free(a);
 }
@@ -66,7 +66,7 @@ static double took_ms(const action *a) {
 static void gone(void *self) {
     action *a = self;
     a->x = NULL;
-    if (a->job) kin_service_cancel(a->world.service, a->job);
+    if (a->job) kin_service_cancel(a->shared.service, a->job);
 }
 
 // The log gets the path; clients need not know it.
@@ -83,7 +83,7 @@ static void write_file(uv_work_t *work) {
     kin_err err;
     json_t *ids = json_array();
     for (int i = 0; i < a->n; i++) json_array_append_new(ids, json_integer(a->tokens[i]));
-    kin_json_put(json_pack("{s:i, s:i, s:o}", "kin_slot", FORMAT, "n_vocab", a->world.n_vocab, "tokens", ids), &text);
+    kin_json_put(json_pack("{s:i, s:i, s:o}", "kin_slot", FORMAT, "n_vocab", a->shared.n_vocab, "tokens", ids), &text);
     a->n_file = text.len;
     if (text.failed)
         a->rc = kin_api_error_memory(&a->error);
@@ -102,11 +102,11 @@ static void file_is_written(uv_work_t *work, int status) {
                             (json_int_t)a->n_file, "timings", "save_ms", took_ms(a)));
 }
 
-static void take_text(action *a, kin_job_event *event) {
+static void store_sequence(action *a, kin_job_event *event) {
     a->tokens = event->tokens;
     a->n = event->n_done;
     if (a->n > 0) {
-        uv_queue_work(a->world.loop, &a->work, write_file, file_is_written);
+        uv_queue_work(a->shared.loop, &a->work, write_file, file_is_written);
         return;
     }
     kin_api_error_set(&a->error, 400, NULL, "slot %d has no finished sequence in the cache: there is nothing to save", a->id);
@@ -115,21 +115,21 @@ static void take_text(action *a, kin_job_event *event) {
 
 // ---- restore: reads a file, then submits a job that generates nothing
 
-static int take_tokens(action *a, const json_t *file) {
+static int read_tokens(action *a, const json_t *file) {
     const json_t *ids = json_object_get(file, "tokens");
     size_t n = json_array_size(ids);
     if (json_integer_value(json_object_get(file, "kin_slot")) != FORMAT || n == 0)
         return kin_api_error_set(&a->error, 400, "filename", "%s is not a slot file", a->name);
-    if (json_integer_value(json_object_get(file, "n_vocab")) != a->world.n_vocab)
+    if (json_integer_value(json_object_get(file, "n_vocab")) != a->shared.n_vocab)
         return kin_api_error_set(&a->error, 400, "filename", "%s was saved by a model with another vocabulary", a->name);
-    if (n > (size_t)a->world.n_ctx)
+    if (n > (size_t)a->shared.n_ctx)
         return kin_api_error_set(&a->error, 400, "filename", "%s has %zu tokens, but the context is %d", a->name, n,
-                                 a->world.n_ctx);
+                                 a->shared.n_ctx);
     a->tokens = malloc(n * sizeof *a->tokens);
     if (!a->tokens) return kin_api_error_memory(&a->error);
     for (a->n = 0; a->n < (int)n; a->n++) {
         const json_t *id = json_array_get(ids, (size_t)a->n);
-        if (!json_is_integer(id) || json_integer_value(id) < 0 || json_integer_value(id) >= a->world.n_vocab)
+        if (!json_is_integer(id) || json_integer_value(id) < 0 || json_integer_value(id) >= a->shared.n_vocab)
             return kin_api_error_set(&a->error, 400, "filename", "%s is damaged: its token %d is out of range", a->name, a->n);
         a->tokens[a->n] = (int32_t)json_integer_value(id);
     }
@@ -140,7 +140,7 @@ static void read_file(uv_work_t *work) {
     action *a = work->data;
     uint8_t *bytes;
     kin_err err;
-    size_t most = FRAME_TEXT + (size_t)a->world.n_ctx * TOKEN_TEXT;
+    size_t most = FRAME_TEXT + (size_t)a->shared.n_ctx * TOKEN_TEXT;
     int rc = kin_whole_file_read(a->path, most, &bytes, &a->n_file, &err);
     if (rc != 0) {
         a->rc = rc == KIN_ABSENT ? kin_api_error_set(&a->error, 404, "filename", "slot file %s not found", a->name)
@@ -148,7 +148,7 @@ static void read_file(uv_work_t *work) {
         return;
     }
     json_t *file = json_loadb((const char *)bytes, a->n_file, 0, NULL);
-    a->rc = take_tokens(a, file);
+    a->rc = read_tokens(a, file);
     json_decref(file);
     free(bytes);
 }
@@ -156,11 +156,11 @@ static void read_file(uv_work_t *work) {
 static int restore(action *a) {
     kin_job_options o = {.prompt = a->tokens, .n_prompt = a->n, .n_probs = -1, .tag = a->id, .restores = true, .user = a};
     kin_err err;
-    if (!kin_service_has_room(a->world.service, 1))
+    if (!kin_service_has_room(a->shared.service, 1))
         return kin_api_error_set(&a->error, 429, NULL, "the queue is full: try again in a moment");
     a->tokens = NULL;
     if (kin_job_new(&a->job, &o, &err) != 0) return kin_api_error_memory(&a->error);
-    kin_service_submit(a->world.service, a->job);
+    kin_service_submit(a->shared.service, a->job);
     return 0;
 }
 
@@ -170,7 +170,7 @@ static void file_is_read(uv_work_t *work, int status) {
     if (!a->x || a->rc != 0 || restore(a) != 0) refuse(a);
 }
 
-static void take_end(action *a, kin_job_event *event) {
+static void handle_end(action *a, kin_job_event *event) {
     a->job = NULL;
     kin_job_free(event->job);
     if (event->how == KIN_JOB_LENGTH) {
@@ -197,7 +197,7 @@ static int id_of(kin_str path) {
 }
 
 // Reads a plain file name in the folder: requests reach no other file.
-static int take_name(action *a, kin_http_exchange *x) {
+static int read_name(action *a, kin_http_exchange *x) {
     kin_str text = kin_http_body(x);
     if (text.len > MAX_BODY) // it is parsed on the loop's thread
         return kin_api_error_set(&a->error, 413, NULL, "the body is larger than 16 KiB");
@@ -211,7 +211,7 @@ static int take_name(action *a, kin_http_exchange *x) {
     if (rc == 0 && !is_plain)
         rc = kin_api_error_set(&a->error, 400, "filename", "filename must be a plain name without a directory");
     if (rc == 0) snprintf(a->name, sizeof a->name, "%s", name);
-    if (rc == 0 && snprintf(a->path, sizeof a->path, "%s/%s", a->world.save_path, name) >= (int)sizeof a->path)
+    if (rc == 0 && snprintf(a->path, sizeof a->path, "%s/%s", a->shared.save_path, name) >= (int)sizeof a->path)
         rc = kin_api_error_set(&a->error, 400, "filename", "its path is too long");
     json_decref(body);
     return rc;
@@ -219,18 +219,18 @@ static int take_name(action *a, kin_http_exchange *x) {
 
 static int start(action *a, kin_http_exchange *x, kin_str what) {
     bool saves = kin_str_eq(what, "save"), erases = kin_str_eq(what, "erase");
-    if (!erases && !a->world.save_path)
+    if (!erases && !a->shared.save_path)
         return kin_api_error_set(&a->error, 501, NULL, "slots cannot be saved: start the server with --slot-save-path FOLDER");
-    if (!erases && take_name(a, x) != 0) return KIN_FAIL;
+    if (!erases && read_name(a, x) != 0) return KIN_FAIL;
     if (!saves && !erases) {
-        uv_queue_work(a->world.loop, &a->work, read_file, file_is_read);
+        uv_queue_work(a->shared.loop, &a->work, read_file, file_is_read);
         return 0;
     }
-    int rc = saves ? kin_service_read_text(a->world.service, a->id, a) : kin_service_erase(a->world.service, a->id, a);
+    int rc = saves ? kin_service_read_sequence(a->shared.service, a->id, a) : kin_service_erase(a->shared.service, a->id, a);
     return rc == 0 ? 0 : kin_api_error_memory(&a->error);
 }
 
-void kin_slots_begin(const kin_slots_world *world, kin_http_exchange *x) {
+void kin_slots_begin(const kin_slots_shared *shared, kin_http_exchange *x) {
     kin_str what = kin_http_query(x, "action");
     int id = id_of(kin_http_path(x));
     action *a = NULL;
@@ -241,18 +241,18 @@ void kin_slots_begin(const kin_slots_world *world, kin_http_exchange *x) {
     else if (!(a = calloc(1, sizeof *a)))
         kin_http_reply_error(x, 500, "out of memory");
     if (!a) return;
-    *a = (action){.data = {gone, a}, .x = x, .world = *world, .id = id, .begun = kin_clock_now(), .work.data = a};
-    ++*world->n_open;
+    *a = (action){.data = {gone, a}, .x = x, .shared = *shared, .id = id, .begun = kin_clock_now(), .work.data = a};
+    ++*shared->n_open;
     kin_http_set_data(x, &a->data);
     if (start(a, x, what) != 0) refuse(a);
 }
 
-void kin_slots_take(kin_job_event *event) {
+void kin_slots_handle(kin_job_event *event) {
     action *a = event->user;
-    if (event->kind == KIN_TEXTS_ERASED)
+    if (event->kind == KIN_SEQUENCES_ERASED)
         answer(a, json_pack("{s:i, s:i}", "id_slot", a->id, "n_erased", event->n_done));
-    else if (event->kind == KIN_TEXT_READ)
-        take_text(a, event);
+    else if (event->kind == KIN_SEQUENCE_READ)
+        store_sequence(a, event);
     else if (event->kind == KIN_JOB_ENDED)
-        take_end(a, event);
+        handle_end(a, event);
 }

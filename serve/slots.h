@@ -11,13 +11,13 @@
 #include "serve/http_exchange.h"
 #include "serve/service.h"
 
-typedef struct kin_slots_world {
+typedef struct kin_slots_shared {
     uv_loop_t *loop;
     kin_service *service;
     const char *save_path; // the folder of the files; NULL: save and restore are refused
     int n_vocab, n_ctx;
     int *n_open; // counts actions in progress
-} kin_slots_world;
+} kin_slots_shared;
 
-void kin_slots_begin(const kin_slots_world *world, kin_http_exchange *x);
-void kin_slots_take(kin_job_event *event); // KIN_TEXTS_ERASED, KIN_TEXT_READ, and events of jobs that restore
+void kin_slots_begin(const kin_slots_shared *shared, kin_http_exchange *x);
+void kin_slots_handle(kin_job_event *event); // KIN_SEQUENCES_ERASED, KIN_SEQUENCE_READ, and events of jobs that restore

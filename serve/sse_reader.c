@@ -2,10 +2,10 @@
 
 #include <string.h>
 
-typedef int take_fn(void *user, kin_str data, kin_err *err);
+typedef int event_fn(void *user, kin_str data, kin_err *err);
 
-static int dispatch(kin_sse_reader *r, take_fn *take, void *user, kin_err *err) {
-    int rc = r->has_data ? take(user, kin_text_str(&r->data), err) : 0;
+static int dispatch(kin_sse_reader *r, event_fn *handle, void *user, kin_err *err) {
+    int rc = r->has_data ? handle(user, kin_text_str(&r->data), err) : 0;
     r->data.len = 0;
     r->has_data = false;
     return rc;
@@ -21,12 +21,12 @@ static bool is_field(kin_str line, const char *name, kin_str *value) {
     return true;
 }
 
-static int take_line(kin_sse_reader *r, take_fn *take, void *user, kin_err *err) {
+static int handle_line(kin_sse_reader *r, event_fn *handle, void *user, kin_err *err) {
     static const char mark[] = "\xef\xbb\xbf"; // the UTF-8 byte order mark before the first line
     kin_str line = kin_text_str(&r->line), value;
     if (!r->has_begun && line.len >= 3 && memcmp(line.at, mark, 3) == 0) line = (kin_str){line.at + 3, line.len - 3};
     r->has_begun = true;
-    if (line.len == 0) return dispatch(r, take, user, err);
+    if (line.len == 0) return dispatch(r, handle, user, err);
     if (is_field(line, "data", &value)) {
         if (r->has_data) kin_text_put(&r->data, "\n", 1);
         kin_text_put(&r->data, value.at, value.len);
@@ -36,7 +36,7 @@ static int take_line(kin_sse_reader *r, take_fn *take, void *user, kin_err *err)
                                                        : 0;
 }
 
-int kin_sse_reader_feed(kin_sse_reader *r, const char *bytes, size_t n, take_fn *take, void *user, kin_err *err) {
+int kin_sse_reader_feed(kin_sse_reader *r, const char *bytes, size_t n, event_fn *handle, void *user, kin_err *err) {
     for (size_t i = 0; i < n;) {
         size_t len = 0;
         if (bytes[i] == '\n' && r->after_cr) { // the second byte of CR LF
@@ -52,7 +52,7 @@ int kin_sse_reader_feed(kin_sse_reader *r, const char *bytes, size_t n, take_fn 
         i += len;
         if (i == n) break;
         r->after_cr = bytes[i++] == '\r';
-        int rc = take_line(r, take, user, err);
+        int rc = handle_line(r, handle, user, err);
         r->line.len = 0;
         if (rc != 0) return KIN_FAIL;
     }

@@ -15,6 +15,6 @@ typedef struct kin_sse_reader {
 
 // Calls `take` for the data of each complete event. `take` may return KIN_FAIL with an error, which stops. Also fails on a line
 // or an event longer than KIN_SSE_MAX. After a failure only fini may follow.
-int kin_sse_reader_feed(kin_sse_reader *r, const char *bytes, size_t n, int (*take)(void *user, kin_str data, kin_err *err),
+int kin_sse_reader_feed(kin_sse_reader *r, const char *bytes, size_t n, int (*handle)(void *user, kin_str data, kin_err *err),
                         void *user, kin_err *err);
 void kin_sse_reader_fini(kin_sse_reader *r);

@@ -56,7 +56,7 @@ typedef struct ahead {
 } ahead;
 
 struct kin_tab {
-    const kin_tab_world *world;
+    const kin_tab_shared *shared;
     // The loop's thread.
     kin_http_exchange *x; // NULL: its WebSocket is closed
     kin_websocket *ws;
@@ -92,7 +92,7 @@ struct kin_tab {
 
 // ---- to the tab
 
-static void say(kin_tab *t, json_t *json) {
+static void send_json(kin_tab *t, json_t *json) {
     kin_text_buffer text = {0};
     kin_json_put(json, &text);
     if (t->x && !text.failed) kin_websocket_send(t->ws, true, text.at, text.len);
@@ -112,7 +112,7 @@ static void end(kin_tab *t, int status, const char *reason) {
     t->is_ending = true;
     give_up_calls(t);
     if (!t->x) return;
-    say(t, json_pack("{s:s, s:s, s:b}", "type", "refused", "reason", reason, "again", status == KIN_WEBSOCKET_AWAY));
+    send_json(t, json_pack("{s:s, s:s, s:b}", "type", "refused", "reason", reason, "again", status == KIN_WEBSOCKET_AWAY));
     kin_websocket_end(t->ws, status, reason);
     kin_http_tunnel_close(t->x);
 }
@@ -161,7 +161,7 @@ static int ask(kin_tab *t, call *c, kin_err *err) {
     pthread_mutex_lock(&t->mutex);
     t->call = *c;
     t->call.state = CALL_NEW;
-    t->world->wake(t->world->user);
+    t->shared->wake(t->shared->user);
     while (!t->is_over && (t->call.state == CALL_NEW || t->call.state == CALL_SENT)) pthread_cond_wait(&t->answered, &t->mutex);
     int rc = t->call.state == CALL_DONE ? 0 : KIN_FAIL;
     if (rc != 0 && t->call.state == CALL_FAILED)
@@ -230,13 +230,13 @@ static json_t *chunks_json(const kin_session *s, const kin_proto_plan *plan, uin
 // *bytes: the total.
 static int put_weights(const kin_tab *t, const char *type, uint32_t ticket, const kin_proto_plan *plan, kin_text_buffer *out,
                        uint64_t *bytes, kin_err *err) {
-    const kin_session *s = t->world->session;
+    const kin_session *s = t->shared->session;
     const kin_manifest *m = &s->fleet.manifest;
     *bytes = 0;
     json_t *chunks = chunks_json(s, plan, bytes, err);
     if (!chunks) return KIN_FAIL;
     kin_json_put(json_pack("{s:s, s:I, s:s, s:I, s:i, s:o, s:o, s:o}", "type", type, "ticket", (json_int_t)ticket, "token",
-                           t->world->token, "chunk_bytes", (json_int_t)m->chunk_bytes, "layers", s->model.hp.n_layer, "files",
+                           t->shared->token, "chunk_bytes", (json_int_t)m->chunk_bytes, "layers", s->model.hp.n_layer, "files",
                            files_json(m), "windows", windows_json(plan), "chunks", chunks),
                  out);
     return out->failed ? kin_err_set(err, "out of memory") : 0;
@@ -265,7 +265,7 @@ static int open_plan(void *user, const kin_remote_open *o, kin_proto_ready *read
     return rc;
 }
 
-static int take_step(void *user, kin_message_buffer *buffer, kin_err *err) {
+static int send_step(void *user, kin_message_buffer *buffer, kin_err *err) {
     kin_tab *t = user;
     kin_proto_step step = {0};
     if (buffer->frame.type == KIN_FRAME_STEP && kin_proto_decode_step(buffer->payload, buffer->frame.length, &step, err) != 0)
@@ -299,7 +299,7 @@ static int prefetch(void *user, const kin_proto_plan *plan, const atomic_bool *s
     int rc = put_weights(t, "ahead", ticket, plan, &text, &bytes, err);
     pthread_mutex_lock(&t->mutex);
     t->ahead = (ahead){CALL_NEW, &text, ticket};
-    if (rc == 0) t->world->wake(t->world->user);
+    if (rc == 0) t->shared->wake(t->shared->user);
     while (rc == 0 && !t->is_over && !atomic_load(stop) && t->ahead.state < CALL_DONE)
         kin_cond_wait_for(&t->answered, &t->mutex, LOOK_NS);
     if (rc == 0 && t->ahead.state != CALL_DONE) rc = kin_err_set(err, "the tab '%s' did not fetch it", t->name);
@@ -317,15 +317,15 @@ static void show_status(void *user, const char *line) {
     snprintf(t->status, sizeof t->status, "%s", line);
     t->has_status = true;
     pthread_mutex_unlock(&t->mutex);
-    t->world->wake(t->world->user);
+    t->shared->wake(t->shared->user);
 }
 
 static void *run(void *arg) {
     kin_tab *t = arg;
-    const kin_session *s = t->world->session;
+    const kin_session *s = t->shared->session;
     kin_join_options o = {.name = t->name,
                           .version = KIN_VERSION,
-                          .key = t->world->key,
+                          .key = t->shared->key,
                           .head = s->fleet.o.net.listen ? s->fleet.o.net.listen : "127.0.0.1",
                           .head_port = kin_cluster_port(s->fleet.cluster),
                           .listen = s->fleet.o.net.listen,
@@ -352,7 +352,7 @@ static void *run(void *arg) {
     t->has_ended = true;
     if (rc != 0) t->why = why;
     pthread_mutex_unlock(&t->mutex);
-    t->world->wake(t->world->user);
+    t->shared->wake(t->shared->user);
     return NULL;
 }
 
@@ -364,7 +364,7 @@ static void join_ring(kin_tab *t) {
                                     .user = t,
                                     .open = open_plan,
                                     .prefetch = prefetch,
-                                    .take = take_step,
+                                    .handle = send_step,
                                     .reset = reset};
     if (pthread_create(&t->thread, NULL, run, t) == 0)
         t->has_thread = true;
@@ -378,7 +378,7 @@ static void join_ring(kin_tab *t) {
 // returns, after a pause as in a ring. Browsers split large messages, and resting workers wake up late, so small echoes in quick
 // succession would give too short a time.
 static void send_echo(kin_tab *t) {
-    const kin_session *s = t->world->session;
+    const kin_session *s = t->shared->session;
     size_t n = kin_activations_bytes((uint64_t)s->model.hp.n_embd, kin_fleet_wire_type(&s->fleet.o));
     uint8_t *filler = calloc(1, n);
     kin_frame frame = {.type = KIN_FRAME_ECHO, .length = (uint32_t)n};
@@ -387,12 +387,12 @@ static void send_echo(kin_tab *t) {
     free(filler);
 }
 
-static void take_echo(kin_tab *t) {
+static void handle_echo(kin_tab *t) {
     t->echo_s[t->n_echoes++] = kin_clock_ms(t->echo_at, t->heard_at) / 1e3;
     t->echo_at = 0;
 }
 
-static void take_rested(kin_tab *t) {
+static void finish_rest(kin_tab *t) {
     if (t->n_echoes == N_ECHOES)
         join_ring(t);
     else
@@ -433,10 +433,10 @@ static void read_facts(kin_tab *t, const json_t *m) {
     t->n_threads = (int)number(m, "threads", 1, MAX_THREADS, 1);
 }
 
-static void take_hello(kin_tab *t, const json_t *m) {
-    const kin_session *s = t->world->session;
+static void handle_hello(kin_tab *t, const json_t *m) {
+    const kin_session *s = t->shared->session;
     const char *code = json_string_value(json_object_get(m, "code"));
-    kin_tab_code answer = t->world->check(t->world->user, code ? code : "");
+    kin_tab_code answer = t->shared->check(t->shared->user, code ? code : "");
     if (answer == KIN_TAB_LATER) {
         refuse(t, "too many wrong codes: try again in a second");
         return;
@@ -455,12 +455,12 @@ static void take_hello(kin_tab *t, const json_t *m) {
     read_label(t->gpu, KIN_PROTO_MAX_STR, m, "gpu", "");
     read_facts(t, m);
     kin_websocket_set_max(t->ws, MAX_OTHER);
-    say(t, json_pack("{s:s, s:s, s:s}", "type", "welcome", "head", s->fleet.self.name, "model", s->model_name));
+    send_json(t, json_pack("{s:s, s:s, s:s}", "type", "welcome", "head", s->fleet.self.name, "model", s->model_name));
     send_echo(t);
 }
 
 // Handles progress of the plan being opened.
-static void take_progress(kin_tab *t, const json_t *m) {
+static void handle_progress(kin_tab *t, const json_t *m) {
     double total = number(m, "total", 1, 0x1p53, 0), done = number(m, "done", 0, total, 0);
     pthread_mutex_lock(&t->mutex);
     const kin_remote_open *o = t->call.state == CALL_SENT ? t->call.open : NULL;
@@ -470,7 +470,7 @@ static void take_progress(kin_tab *t, const json_t *m) {
     pthread_mutex_unlock(&t->mutex);
 }
 
-static void take_ahead(kin_tab *t, const json_t *m) {
+static void handle_prefetched(kin_tab *t, const json_t *m) {
     json_int_t ticket = json_integer_value(json_object_get(m, "ticket"));
     pthread_mutex_lock(&t->mutex);
     if (t->ahead.state == CALL_SENT && ticket == t->ahead.ticket)
@@ -479,23 +479,23 @@ static void take_ahead(kin_tab *t, const json_t *m) {
     pthread_mutex_unlock(&t->mutex);
 }
 
-static void take_text(kin_tab *t, const uint8_t *bytes, size_t n) {
+static void handle_text(kin_tab *t, const uint8_t *bytes, size_t n) {
     json_t *m = json_loadb((const char *)bytes, n, 0, NULL);
     const char *type = json_string_value(json_object_get(m, "type"));
     if (!type)
         refuse(t, "unexpected message from the tab");
     else if (strcmp(type, "hello") == 0 && !t->is_admitted)
-        take_hello(t, m);
+        handle_hello(t, m);
     else if (!t->is_admitted)
         refuse(t, "the first message must be the code");
     else if (strcmp(type, "progress") == 0)
-        take_progress(t, m);
+        handle_progress(t, m);
     else if (strcmp(type, "ahead") == 0)
-        take_ahead(t, m);
+        handle_prefetched(t, m);
     else if (strcmp(type, "leave") == 0)
         end(t, KIN_WEBSOCKET_NORMAL, "the tab has left");
     else if (strcmp(type, "rested") == 0 && !t->has_thread && t->echo_at == 0)
-        take_rested(t);
+        finish_rest(t);
     else if (strcmp(type, "pong") != 0) // a pong only shows that the tab is alive
         refuse(t, "unexpected message for a head");
     json_decref(m);
@@ -504,7 +504,7 @@ static void take_text(kin_tab *t, const uint8_t *bytes, size_t n) {
 // ---- from the tab: frames
 
 // Call with the mutex held. Returns false if the frame does not answer the current call.
-static bool take_answer(kin_tab *t, const kin_frame *frame, const uint8_t *payload) {
+static bool handle_answer(kin_tab *t, const kin_frame *frame, const uint8_t *payload) {
     call *c = &t->call;
     kin_proto_message *m;
     kin_err err;
@@ -527,7 +527,7 @@ static bool take_answer(kin_tab *t, const kin_frame *frame, const uint8_t *paylo
     return is_right;
 }
 
-static void take_frame(kin_tab *t, const uint8_t *bytes, size_t n) {
+static void handle_frame(kin_tab *t, const uint8_t *bytes, size_t n) {
     kin_frame frame;
     kin_err err;
     if (kin_frame_decode(bytes, n, &frame, &err) != KIN_FRAME_HEADER || frame.length != n - KIN_FRAME_HEADER) {
@@ -535,7 +535,7 @@ static void take_frame(kin_tab *t, const uint8_t *bytes, size_t n) {
         return;
     }
     if (t->echo_at > 0 && frame.type == KIN_FRAME_ECHO) {
-        take_echo(t);
+        handle_echo(t);
         return;
     }
     if (!t->has_thread) {
@@ -543,7 +543,7 @@ static void take_frame(kin_tab *t, const uint8_t *bytes, size_t n) {
         return;
     }
     pthread_mutex_lock(&t->mutex);
-    bool is_answer = take_answer(t, &frame, bytes + KIN_FRAME_HEADER);
+    bool is_answer = handle_answer(t, &frame, bytes + KIN_FRAME_HEADER);
     if (is_answer) pthread_cond_broadcast(&t->answered);
     pthread_mutex_unlock(&t->mutex);
     if (!is_answer) refuse(t, "the answer does not match the request");
@@ -554,9 +554,9 @@ static void on_message(void *user, bool is_text, const uint8_t *bytes, size_t n)
     if (t->is_ending) return;
     t->heard_at = kin_clock_now();
     if (is_text)
-        take_text(t, bytes, n);
+        handle_text(t, bytes, n);
     else
-        take_frame(t, bytes, n);
+        handle_frame(t, bytes, n);
 }
 
 // ---- the WebSocket
@@ -580,12 +580,12 @@ static void on_closed(void *user) {
     t->x = NULL;
     t->is_ending = true;
     give_up_calls(t);
-    t->world->wake(t->world->user);
+    t->shared->wake(t->shared->user);
 }
 
 // ---- open, step and tick
 
-int kin_tab_open(kin_tab **out, const kin_tab_world *world, kin_http_exchange *x, kin_err *err) {
+int kin_tab_open(kin_tab **out, const kin_tab_shared *shared, kin_http_exchange *x, kin_err *err) {
     static const kin_websocket_callbacks callbacks = {.send = on_send, .message = on_message};
     kin_tab *t = *out = calloc(1, sizeof *t);
     if (!t) return kin_err_set(err, "out of memory");
@@ -594,7 +594,7 @@ int kin_tab_open(kin_tab **out, const kin_tab_world *world, kin_http_exchange *x
         *out = NULL;
         return KIN_FAIL;
     }
-    t->world = world;
+    t->shared = shared;
     t->x = x;
     t->opened_at = t->heard_at = kin_clock_now();
     pthread_mutex_init(&t->mutex, NULL);
@@ -622,14 +622,14 @@ bool kin_tab_step(kin_tab *t) {
     t->has_status = false;
     bool has_ended = t->has_ended;
     pthread_mutex_unlock(&t->mutex);
-    if (status[0]) say(t, json_pack("{s:s, s:s}", "type", "status", "line", status));
+    if (status[0]) send_json(t, json_pack("{s:s, s:s}", "type", "status", "line", status));
     if (has_ended) end(t, KIN_WEBSOCKET_NORMAL, t->why.text[0] ? t->why.text : "the tab has left");
     return t->x || (t->has_thread && !has_ended);
 }
 
 static bool is_call_late(kin_tab *t, kin_time now, bool *is_open) {
     pthread_mutex_lock(&t->mutex);
-    bool is_late = kin_watchdog_look(&t->watchdog, now, t->call.state == CALL_SENT, t->n_signs);
+    bool is_late = kin_watchdog_check(&t->watchdog, now, t->call.state == CALL_SENT, t->n_signs);
     *is_open = t->call.open != NULL;
     pthread_mutex_unlock(&t->mutex);
     return is_late;
@@ -651,7 +651,7 @@ void kin_tab_tick(kin_tab *t, kin_time now) {
         refuse(t, is_open ? "the tab did not prepare its layers in time" : "the tab responds, but its computation hangs");
     else if (t->has_thread && kin_clock_ms(t->ping_at, now) >= PING_MS) {
         t->ping_at = now;
-        say(t, json_pack("{s:s}", "type", "ping"));
+        send_json(t, json_pack("{s:s}", "type", "ping"));
     }
 }
 

@@ -26,17 +26,17 @@ enum { KIN_TAB_HELLO_MS = 5000, KIN_TAB_SILENCE_MS = 4000 }; // limits: for the 
 typedef enum kin_tab_code { KIN_TAB_RIGHT, KIN_TAB_WRONG, KIN_TAB_LATER, KIN_TAB_MANY } kin_tab_code;
 
 // State shared by all tabs of a server. Outlives them.
-typedef struct kin_tab_world {
+typedef struct kin_tab_shared {
     const kin_session *session; // clustered
     kin_key key;                // of the ring
     const char *token;          // for chunks
     kin_tab_code (*check)(void *user, const char *typed);
     void (*wake)(void *user); // kin_tab_step must be called; called on any thread
     void *user;
-} kin_tab_world;
+} kin_tab_shared;
 
 // Answers the exchange, which becomes the tab's WebSocket. Calls `wake` when kin_tab_step has something to send.
-int kin_tab_open(kin_tab **out, const kin_tab_world *world, kin_http_exchange *x, kin_err *err);
+int kin_tab_open(kin_tab **out, const kin_tab_shared *shared, kin_http_exchange *x, kin_err *err);
 
 // Sends what the tab's other threads have queued, and handles their end. Returns false if the tab is over: free it.
 bool kin_tab_step(kin_tab *tab);

@@ -19,7 +19,7 @@
 enum { TOKEN_BYTES = 16, MAX_TABS = KIN_TABS_MAX + KIN_TABS_MAX_ASKING };
 
 struct kin_tabs {
-    kin_tab_world world;
+    kin_tab_shared shared;
     uv_loop_t *loop;
     char code[KIN_CODE_TEXT];
     char token[2 * TOKEN_BYTES + 1];
@@ -76,10 +76,10 @@ int kin_tabs_open(kin_tabs **out, uv_loop_t *loop, const kin_session *session, k
     uint8_t token[TOKEN_BYTES];
     kin_tabs *t = *out = calloc(1, sizeof *t);
     if (!t) return kin_err_set(err, "out of memory");
-    t->world = (kin_tab_world){.session = session, .token = t->token, .check = check_code, .wake = wake, .user = t};
+    t->shared = (kin_tab_shared){.session = session, .token = t->token, .check = check_code, .wake = wake, .user = t};
     t->loop = loop;
     int rc = kin_identity_code(t->code, &session->fleet.o.net, err);
-    if (rc == 0) rc = kin_key_from_code(&t->world.key, t->code, err);
+    if (rc == 0) rc = kin_key_from_code(&t->shared.key, t->code, err);
     if (rc == 0 && uv_random(NULL, NULL, token, sizeof token, 0, NULL) != 0) rc = kin_err_set(err, "cannot get random numbers");
     if (rc == 0 && uv_async_init(loop, &t->wake, on_wake) != 0) rc = kin_err_set(err, "cannot register with the event loop");
     if (rc != 0) {
@@ -114,7 +114,7 @@ void kin_tabs_close(kin_tabs *t) {
     if (!t) return;
     while (t->n > 0) kin_tab_free(t->all[--t->n]);
     pthread_mutex_destroy(&t->mutex);
-    kin_key_wipe(&t->world.key);
+    kin_key_wipe(&t->shared.key);
     kin_code_wipe(t->code, sizeof t->code);
     free(t);
 }
@@ -163,7 +163,7 @@ void kin_tabs_connect(kin_tabs *t, kin_http_exchange *x) {
         kin_http_reply_error(x, 503, "too many tabs have joined");
     } else {
         kin_http_add_header(x, "Sec-WebSocket-Accept", accept);
-        if (kin_tab_open(&t->all[t->n], &t->world, x, &err) == 0)
+        if (kin_tab_open(&t->all[t->n], &t->shared, x, &err) == 0)
             t->n++;
         else
             kin_http_reply_error(x, 500, err.text);
@@ -240,14 +240,14 @@ static bool knows_token(const kin_tabs *t, const kin_http_exchange *x) {
 void kin_tabs_reply_chunk(kin_tabs *t, kin_http_exchange *x) {
     uint8_t hash[KIN_SHA256_BYTES];
     uint32_t i;
-    const kin_manifest *m = &t->world.session->fleet.manifest;
+    const kin_manifest *m = &t->shared.session->fleet.manifest;
     kin_str path = kin_http_path(x);
     bool is_hash = path.len >= 2 * sizeof hash && kin_hex_get(hash, path.at + path.len - 2 * sizeof hash, sizeof hash) == 0;
     if (t->is_stopped || !knows_token(t, x)) {
         kin_http_reply_error(x, 403, "only tabs that have joined can fetch parts of the model");
         return;
     }
-    if (!is_hash || !find_chunk(t->world.session, hash, &i)) {
+    if (!is_hash || !find_chunk(t->shared.session, hash, &i)) {
         kin_http_reply_error(x, 404, "the model has no such chunk for other devices");
         return;
     }
@@ -259,8 +259,11 @@ void kin_tabs_reply_chunk(kin_tabs *t, kin_http_exchange *x) {
     }
     chunk_read *r = calloc(1, sizeof *r);
     if (r)
-        *r = (chunk_read){
-            .tabs = t, .x = x, .chunk = chunk, .path = t->world.session->fleet.paths[chunk.i_file], .bytes = malloc(chunk.bytes)};
+        *r = (chunk_read){.tabs = t,
+                          .x = x,
+                          .chunk = chunk,
+                          .path = t->shared.session->fleet.paths[chunk.i_file],
+                          .bytes = malloc(chunk.bytes)};
     if (!r || !r->bytes) {
         free(r);
         kin_http_reply_error(x, 500, "out of memory");

@@ -54,7 +54,7 @@ static void done(kin_lane_work *work, int status) {
     free(e);
 }
 
-static void gone(void *self) {
+static void on_utility_gone(void *self) {
     ((utility *)self)->x = NULL;
 }
 
@@ -67,9 +67,9 @@ void kin_utility_begin(kin_lane *huge, const kin_preparer *preparer, const kin_r
     }
     *e = (utility){.x = x, .preparer = preparer, .defaults = defaults, .fn = fn, .format = format, .n_open = n_open};
     ++*n_open;
-    e->data = (kin_exchange_data){gone, e};
+    e->data = (kin_exchange_data){on_utility_gone, e};
     kin_http_set_data(x, &e->data);
-    e->body = kin_http_take_body(x, &e->n_body, &e->hold);
+    e->body = kin_http_detach_body(x, &e->n_body, &e->hold);
     e->work = (kin_lane_work){.run = work, .done = done, .user = e};
     kin_lane_run(huge, &e->work, e->n_body > KIN_HUGE_BODY);
 }

@@ -49,21 +49,21 @@ static ssize_t give_input(wslay_event_context_ptr ctx, uint8_t *to, size_t n, in
     return (ssize_t)n;
 }
 
-static ssize_t take_output(wslay_event_context_ptr ctx, const uint8_t *bytes, size_t n, int flags, void *user) {
+static ssize_t send_output(wslay_event_context_ptr ctx, const uint8_t *bytes, size_t n, int flags, void *user) {
     kin_websocket *ws = user;
     (void)ctx, (void)flags;
     ws->callbacks.send(ws->user, bytes, n);
     return (ssize_t)n;
 }
 
-static void take_frame(wslay_event_context_ptr ctx, const struct wslay_event_on_frame_recv_start_arg *f, void *user) {
+static void handle_frame(wslay_event_context_ptr ctx, const struct wslay_event_on_frame_recv_start_arg *f, void *user) {
     kin_websocket *ws = user;
     (void)ctx;
     if (wslay_is_ctrl_frame(f->opcode)) return;
     ws->n_frames = f->opcode == WSLAY_CONTINUATION_FRAME ? ws->n_frames + 1 : 1;
 }
 
-static void take_message(wslay_event_context_ptr ctx, const struct wslay_event_on_msg_recv_arg *m, void *user) {
+static void handle_message(wslay_event_context_ptr ctx, const struct wslay_event_on_msg_recv_arg *m, void *user) {
     kin_websocket *ws = user;
     (void)ctx;
     if (m->opcode == WSLAY_TEXT_FRAME || m->opcode == WSLAY_BINARY_FRAME)
@@ -74,9 +74,9 @@ static void take_message(wslay_event_context_ptr ctx, const struct wslay_event_o
 
 int kin_websocket_open(kin_websocket **out, size_t max, const kin_websocket_callbacks *callbacks, void *user, kin_err *err) {
     static const struct wslay_event_callbacks of_wslay = {.recv_callback = give_input,
-                                                          .send_callback = take_output,
-                                                          .on_frame_recv_start_callback = take_frame,
-                                                          .on_msg_recv_callback = take_message};
+                                                          .send_callback = send_output,
+                                                          .on_frame_recv_start_callback = handle_frame,
+                                                          .on_msg_recv_callback = handle_message};
     kin_websocket *ws = *out = calloc(1, sizeof *ws);
     if (!ws) return kin_err_set(err, "out of memory");
     ws->callbacks = *callbacks;

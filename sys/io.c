@@ -49,7 +49,7 @@ size_t kin_io_unacknowledged(int fd) {
     return n > 0 ? (size_t)n : 0;
 }
 
-void kin_io_take_at_most(int fd, size_t n) {
+void kin_io_limit_window(int fd, size_t n) {
 #ifdef TCP_WINDOW_CLAMP
     int most = n > 0 && n < INT_MAX ? (int)n : INT_MAX;
     setsockopt(fd, IPPROTO_TCP, TCP_WINDOW_CLAMP, &most, sizeof most);

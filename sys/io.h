@@ -24,7 +24,7 @@ size_t kin_io_unacknowledged(int fd);
 
 // Limits the receive window of a TCP connection, so that the peer has at most n bytes in flight; 0: the OS decides. Has no effect
 // if the OS does not support it.
-void kin_io_take_at_most(int fd, size_t n);
+void kin_io_limit_window(int fd, size_t n);
 
 // Returns when all written data is safe on the disk. On KIN_FAIL errno has the reason.
 int kin_io_sync(int fd);

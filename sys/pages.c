@@ -113,7 +113,7 @@ void kin_pages_drop(void *begin, uint64_t n) {
     if (n > 0) madvise(pages, n, MADV_DONTNEED);
 }
 
-bool kin_pages_wish_huge(void *begin, uint64_t n) {
+bool kin_pages_advise_huge(void *begin, uint64_t n) {
 #ifdef MADV_HUGEPAGE
     void *pages = pages_inside(begin, &n);
     return n > 0 && madvise(pages, n, MADV_HUGEPAGE) == 0;

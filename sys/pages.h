@@ -22,7 +22,7 @@ bool kin_pages_held(const void *begin, uint64_t n);
 void kin_pages_announce(const void *begin, uint64_t n);
 
 // Reads them in large pieces and waits. Returns 0, or an errno: touching them would raise a bus error. huge: the range may have
-// been passed to kin_pages_wish_huge.
+// been passed to kin_pages_advise_huge.
 int kin_pages_fetch(const void *begin, uint64_t n, bool huge);
 
 // Removes the whole pages inside the range from this process's memory; file pages are read again when they are touched.
@@ -36,7 +36,7 @@ enum { KIN_HUGE_PAGE = 2 << 20 }; // bytes, on x86-64 and on arm64 with small pa
 
 // Requests huge pages inside the range; call before it is touched. True if the OS supports them; it may still use none, as for
 // files on most file systems.
-bool kin_pages_wish_huge(void *begin, uint64_t n);
+bool kin_pages_advise_huge(void *begin, uint64_t n);
 
 // Asks the OS to use no huge pages in the range.
 void kin_pages_refuse_huge(const void *begin, uint64_t n);

@@ -392,7 +392,7 @@ void kin_tls_output_done(kin_tls *t) {
     t->output_bytes = 0;
 }
 
-uint8_t *kin_tls_output_take(kin_tls *t, size_t *n) {
+uint8_t *kin_tls_pop_output(kin_tls *t, size_t *n) {
     uint8_t *taken = t->output;
     *n = t->n_output;
     t->output = NULL;

@@ -70,10 +70,10 @@ size_t kin_tls_output_bytes(size_t n);
 void kin_tls_finish(kin_tls *tls);
 
 // Returns output for the peer: *n bytes, valid until the next call on this connection. Then either call kin_tls_output_done once
-// they are sent, or kin_tls_output_take to own the buffer, which the caller frees.
+// they are sent, or kin_tls_pop_output to own the buffer, which the caller frees.
 const uint8_t *kin_tls_output(const kin_tls *tls, size_t *n);
 void kin_tls_output_done(kin_tls *tls);
-uint8_t *kin_tls_output_take(kin_tls *tls, size_t *n);
+uint8_t *kin_tls_pop_output(kin_tls *tls, size_t *n);
 
 kin_tls_state kin_tls_state_now(const kin_tls *tls);
 

@@ -90,7 +90,7 @@ int kin_sim_link_at(const kin_sim *w, uint32_t serial) {
     return -1;
 }
 
-void kin_sim_tell_closed(kin_sim *w, int at, int side, const char *reason) {
+void kin_sim_report_closed(kin_sim *w, int at, int side, const char *reason) {
     kin_sim_link *l = &w->links[at];
     int node = l->node[side];
     if (l->is_ring) {
@@ -114,7 +114,7 @@ void kin_sim_start(kin_sim *w, int node) {
     kin_sim_ring_init(w, node);
     n->held = 0;
     n->busy_until = 0;
-    KIN_SIM_TELL(w, "%d starts", node);
+    KIN_SIM_REPORT(w, "%d starts", node);
     kin_sim_push(w, (kin_sim_event){
                         .at = w->now + kin_sim_between_ms(w, 0, TICK_MS), .what = KIN_SIM_TICK, .node = node, .serial = n->life});
     if (node != KIN_SIM_HEAD) {
@@ -139,7 +139,7 @@ void kin_sim_start(kin_sim *w, int node) {
 
 void kin_sim_stop(kin_sim *w, int node, bool quietly) {
     kin_sim_node *n = &w->nodes[node];
-    KIN_SIM_TELL(w, "%d dies%s", node, quietly ? " quietly" : "");
+    KIN_SIM_REPORT(w, "%d dies%s", node, quietly ? " quietly" : "");
     for (int i = 0; i < KIN_SIM_LINKS; i++) {
         for (int side = 0; side < 2; side++) {
             if (w->links[i].node[side] != node || !w->links[i].open[side]) continue;
@@ -200,7 +200,7 @@ void kin_sim_cut(kin_sim *w, int a, int b) {
 
 // ---- time passes
 
-static void look_at_links(kin_sim *w, int node) {
+static void check_links(kin_sim *w, int node) {
     for (int i = 0; i < KIN_SIM_LINKS; i++) {
         kin_sim_link *l = &w->links[i];
         for (int side = 0; side < 2; side++) {
@@ -212,7 +212,7 @@ static void look_at_links(kin_sim *w, int node) {
                 (!l->is_up && w->now - l->made_at >= limit) || (is_dial && w->now - l->made_at >= RING_ANSWER_MS * KIN_SIM_MS);
             if (is_silent || is_late) {
                 kin_sim_shut(w, i, side);
-                kin_sim_tell_closed(w, i, side, is_silent ? "nothing was heard for 1500 ms" : "no answer");
+                kin_sim_report_closed(w, i, side, is_silent ? "nothing was heard for 1500 ms" : "no answer");
             } else if (l->is_up && w->nodes[node].n_ticks % (PING_MS / TICK_MS) == 0) {
                 kin_sim_send(w, i, side, (kin_sim_message){.word = KIN_SIM_PING});
             }
@@ -225,7 +225,7 @@ static void tick(kin_sim *w, int node) {
     kin_sim_node *n = &w->nodes[node];
     kin_sim_push(w, (kin_sim_event){.at = w->now + TICK_MS * KIN_SIM_MS, .what = KIN_SIM_TICK, .node = node, .serial = n->life});
     n->n_ticks++;
-    look_at_links(w, node);
+    check_links(w, node);
     if (node == KIN_SIM_HEAD)
         kin_sim_head_tick(w);
     else
@@ -256,7 +256,7 @@ static void deliver(kin_sim *w, const kin_sim_event *e) {
     l->heard_at[e->side] = w->now;
     if (m->word == KIN_SIM_RESET) {
         l->open[e->side] = false;
-        kin_sim_tell_closed(w, e->link, e->side, "closed by the other side");
+        kin_sim_report_closed(w, e->link, e->side, "closed by the other side");
     } else if (l->is_ring) {
         kin_sim_ring_receive(w, e->link, e->side, m);
     } else if (node == KIN_SIM_HEAD) {

@@ -174,7 +174,7 @@ typedef struct kin_sim {
     kin_time head_hit_at, hit_at; // for the test: the last fault of the head, and of any node
 } kin_sim;
 
-#define KIN_SIM_TELL(w, ...)                                                                                                     \
+#define KIN_SIM_REPORT(w, ...)                                                                                                   \
     do {                                                                                                                         \
         if ((w)->tells) {                                                                                                        \
             printf("%9.3f  ", (double)(w)->now / 1e9);                                                                           \
@@ -223,7 +223,7 @@ int kin_sim_connect(kin_sim *w, int from, int to, kin_sim_message hello);
 void kin_sim_shut(kin_sim *w, int at, int side);
 int kin_sim_link_at(const kin_sim *w, uint32_t serial); // -1: gone
 // Notifies the owner of an end that its link ended by itself.
-void kin_sim_tell_closed(kin_sim *w, int at, int side, const char *reason);
+void kin_sim_report_closed(kin_sim *w, int at, int side, const char *reason);
 
 // ---- the ring's links
 
@@ -242,7 +242,7 @@ void kin_sim_head_ring(kin_sim *w, kin_sim_side side, bool is_open, uint32_t epo
 void kin_sim_head_receive(kin_sim *w, int at, const kin_sim_message *m);
 void kin_sim_head_prefetched(kin_sim *w, uint32_t question); // the head's own part
 void kin_sim_answer_planner(kin_sim *w, uint32_t question);
-void kin_sim_take_result(kin_sim *w, const kin_sim_message *m);
+void kin_sim_handle_result(kin_sim *w, const kin_sim_message *m);
 // Begins a request if the ring is up and none runs; sends its steps; ends it.
 void kin_sim_begin_request(kin_sim *w);
 void kin_sim_send_step(kin_sim *w, uint64_t step);
@@ -252,7 +252,7 @@ void kin_sim_end_request(kin_sim *w, bool is_aborted);
 
 void kin_sim_device_step(kin_sim *w, int node, kin_member_event e);
 void kin_sim_device_ring(kin_sim *w, int node, kin_sim_side side, bool is_open, uint32_t epoch, const char *reason);
-void kin_sim_take_step(kin_sim *w, int node, const kin_sim_message *m);
+void kin_sim_handle_step(kin_sim *w, int node, const kin_sim_message *m);
 void kin_sim_device_receive(kin_sim *w, int node, const kin_sim_message *m);
 void kin_sim_prepared(kin_sim *w, int node, uint32_t ticket);
 void kin_sim_prefetched(kin_sim *w, int node, uint32_t ticket);

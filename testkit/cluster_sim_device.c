@@ -67,7 +67,7 @@ static void device_act(kin_sim *w, int node, const kin_member_action *a) {
         device_send(w, node, m);
         break;
     case KIN_MEMBER_GIVE_UP: kin_assert(d->wrong_version); break;
-    case KIN_MEMBER_LOG: KIN_SIM_TELL(w, "  %d: %s", node, a->text); break;
+    case KIN_MEMBER_LOG: KIN_SIM_REPORT(w, "  %d: %s", node, a->text); break;
     default: break;
     }
 }
@@ -82,7 +82,7 @@ static bool is_apart(const kin_sim *w, int a, int b) {
     return w->walls[a][b] && w->walls[b][a];
 }
 
-static void take_plan(kin_sim *w, int node, const kin_sim_message *m) {
+static void handle_plan(kin_sim *w, int node, const kin_sim_message *m) {
     kin_sim_node *d = &w->nodes[node];
     uint32_t before = kin_member_epoch(d->member);
     uint64_t work = 1 + (m->value >> 8 & 3);
@@ -108,7 +108,7 @@ static void take_plan(kin_sim *w, int node, const kin_sim_message *m) {
 }
 
 // The same ticket again only changes the speed.
-static void take_prefetch(kin_sim *w, int node, uint32_t ticket) {
+static void handle_prefetch(kin_sim *w, int node, uint32_t ticket) {
     kin_sim_node *d = &w->nodes[node];
     kin_time span = kin_sim_between_ms(w, 0, kin_sim_below(w, 4) ? 200 : 3000);
     bool is_deaf = !kin_sim_is_calm(w) && kin_sim_below(w, 30) == 0;
@@ -144,8 +144,8 @@ void kin_sim_device_receive(kin_sim *w, int node, const kin_sim_message *m) {
         e.kind = KIN_MEMBER_REFUSED;
         kin_sim_device_step(w, node, e);
         break;
-    case KIN_SIM_PLAN: take_plan(w, node, m); break;
-    case KIN_SIM_PREFETCH: take_prefetch(w, node, m->request); break;
+    case KIN_SIM_PLAN: handle_plan(w, node, m); break;
+    case KIN_SIM_PREFETCH: handle_prefetch(w, node, m->request); break;
     case KIN_SIM_END:
         e.kind = KIN_MEMBER_END;
         kin_sim_device_step(w, node, e);
@@ -162,9 +162,9 @@ void kin_sim_device_ring(kin_sim *w, int node, kin_sim_side side, bool is_open, 
     kin_sim_device_step(w, node, (kin_member_event){.kind = kinds[side][is_open], .epoch = epoch, .reason = reason});
 }
 
-void kin_sim_take_step(kin_sim *w, int node, const kin_sim_message *m) {
+void kin_sim_handle_step(kin_sim *w, int node, const kin_sim_message *m) {
     kin_sim_node *d = &w->nodes[node];
-    if (!kin_member_takes(d->member, m->epoch)) return;
+    if (!kin_member_accepts(d->member, m->epoch)) return;
     kin_assert(d->plan == w->plan_of[m->epoch]);
     d->busy_until = (d->busy_until > w->now ? d->busy_until : w->now) + kin_sim_between_ms(w, 1, 12);
     kin_sim_push(w,
@@ -174,14 +174,14 @@ void kin_sim_take_step(kin_sim *w, int node, const kin_sim_message *m) {
 void kin_sim_computed(kin_sim *w, int node, const kin_sim_message *m) {
     kin_sim_node *d = &w->nodes[node];
     if (node == KIN_SIM_HEAD) {
-        kin_sim_take_result(w, m);
+        kin_sim_handle_result(w, m);
     } else if (!kin_sim_is_calm(w) && kin_sim_below(w, 2000) == 0) {
         d->failed_epoch = m->epoch;
         kin_sim_device_step(
             w, node,
             (kin_member_event){
                 .kind = KIN_MEMBER_COMPUTE_FAILED, .epoch = m->epoch, .stage = "computing", .reason = "a disk error"});
-    } else if (kin_member_takes(d->member, m->epoch) && m->epoch != d->failed_epoch) {
+    } else if (kin_member_accepts(d->member, m->epoch) && m->epoch != d->failed_epoch) {
         if (w->steps.compute) w->steps.compute(w->steps.user, node, m->value);
         kin_sim_ring_send(w, node, *m);
     }

@@ -55,7 +55,7 @@ static void note_given_up(kin_sim *w, const char *line) {
 }
 
 static void fail_requests(kin_sim *w, const kin_membership_action *a) {
-    KIN_SIM_TELL(w, "head: the request fails: %s", a->text);
+    KIN_SIM_REPORT(w, "head: the request fails: %s", a->text);
     kin_assert(w->request != 0);
     kin_assert(strstr(a->text, "device '"));
     kin_assert(strstr(a->text, "(stage "));
@@ -86,14 +86,14 @@ static void head_act(kin_sim *w, const kin_membership_action *a) {
         break;
     case KIN_MEMBERSHIP_CLOSE_RING: kin_sim_ring_close(w, KIN_SIM_HEAD); break;
     case KIN_MEMBERSHIP_UP:
-        KIN_SIM_TELL(w, "head: plan %u is up", a->epoch);
+        KIN_SIM_REPORT(w, "head: plan %u is up", a->epoch);
         kin_assert(w->n_planned == 0 || n->ring[KIN_SIM_NEXT] >= 0);
         break;
     case KIN_MEMBERSHIP_FAIL: fail_requests(w, a); break;
     case KIN_MEMBERSHIP_LOG:
         w->totals->n_left_out += strncmp(a->text, "no link from", 12) == 0;
         note_given_up(w, a->text);
-        KIN_SIM_TELL(w, "head: %s", a->text);
+        KIN_SIM_REPORT(w, "head: %s", a->text);
         break;
     case KIN_MEMBERSHIP_STATUS: break;
     }
@@ -180,8 +180,8 @@ void kin_sim_end_request(kin_sim *w, bool is_aborted) {
         w, (kin_membership_event){.kind = is_aborted ? KIN_MEMBERSHIP_ABORTED : KIN_MEMBERSHIP_ENDS, .epoch = w->request_epoch});
 }
 
-void kin_sim_take_result(kin_sim *w, const kin_sim_message *m) {
-    if (!kin_membership_takes(w->membership, m->epoch) || m->request != w->request) return;
+void kin_sim_handle_result(kin_sim *w, const kin_sim_message *m) {
+    if (!kin_membership_accepts(w->membership, m->epoch) || m->request != w->request) return;
     if (w->steps.back) {
         w->steps.back(w->steps.user, m->value);
         return;

@@ -14,7 +14,7 @@ static void shut(kin_sim *w, int node, int *at) {
     *at = -1;
 }
 
-static void tell(kin_sim *w, int node, kin_sim_side side, bool is_open, uint32_t epoch, const char *reason) {
+static void report_link(kin_sim *w, int node, kin_sim_side side, bool is_open, uint32_t epoch, const char *reason) {
     if (node == KIN_SIM_HEAD)
         kin_sim_head_ring(w, side, is_open, epoch, reason);
     else
@@ -23,7 +23,7 @@ static void tell(kin_sim *w, int node, kin_sim_side side, bool is_open, uint32_t
 
 static uint32_t epoch_of(const kin_sim *w, int node) {
     uint32_t epoch = node == KIN_SIM_HEAD ? kin_membership_epoch(w->membership) : kin_member_epoch(w->nodes[node].member);
-    return node != KIN_SIM_HEAD || kin_membership_takes(w->membership, epoch) ? epoch : 0;
+    return node != KIN_SIM_HEAD || kin_membership_accepts(w->membership, epoch) ? epoch : 0;
 }
 
 // ---- a node's actions
@@ -105,7 +105,7 @@ static bool is_of_relay(kin_sim *w, int at, int *i_relay, int *end) {
 
 // ---- received messages
 
-static void take_ring(kin_sim *w, int node, int at, const kin_sim_message *m) {
+static void handle_ring(kin_sim *w, int node, int at, const kin_sim_message *m) {
     kin_sim_node *n = &w->nodes[node];
     kin_sim_side side = m->value ? KIN_SIM_NEXT : KIN_SIM_PREVIOUS;
     bool is_in = m->epoch != 0 && epoch_of(w, node) == m->epoch;
@@ -123,31 +123,31 @@ static void take_ring(kin_sim *w, int node, int at, const kin_sim_message *m) {
     kin_sim_send(w, at, 1, (kin_sim_message){.word = KIN_SIM_RING_OK, .epoch = m->epoch});
     shut(w, node, &n->ring[side]);
     n->ring[side] = at;
-    tell(w, node, side, true, m->epoch, "");
+    report_link(w, node, side, true, m->epoch, "");
 }
 
-static void take_answer(kin_sim *w, int node, int at) {
+static void handle_answer(kin_sim *w, int node, int at) {
     kin_sim_node *n = &w->nodes[node];
     for (int side = 0; side < KIN_SIM_N_SIDES; side++) {
         if (n->dials[side] != at) continue;
         n->dials[side] = -1;
         shut(w, node, &n->ring[side]);
         n->ring[side] = at;
-        tell(w, node, (kin_sim_side)side, true, w->links[at].epoch, "");
+        report_link(w, node, (kin_sim_side)side, true, w->links[at].epoch, "");
         return;
     }
 }
 
 void kin_sim_ring_receive(kin_sim *w, int at, int side, const kin_sim_message *m) {
     int node = w->links[at].node[side], i, end;
-    if (m->word == KIN_SIM_RING) take_ring(w, node, at, m);
-    if (m->word == KIN_SIM_RING_OK) take_answer(w, node, at);
+    if (m->word == KIN_SIM_RING) handle_ring(w, node, at, m);
+    if (m->word == KIN_SIM_RING_OK) handle_answer(w, node, at);
     if (m->word != KIN_SIM_STEP) return;
     if (node == KIN_SIM_HEAD && is_of_relay(w, at, &i, &end)) {
         kin_assert(end == 0);
         if (w->relays[i].links[1] >= 0) kin_sim_send(w, w->relays[i].links[1], 1, *m);
     } else if (at == w->nodes[node].ring[KIN_SIM_PREVIOUS]) {
-        node == KIN_SIM_HEAD ? kin_sim_take_result(w, m) : kin_sim_take_step(w, node, m);
+        node == KIN_SIM_HEAD ? kin_sim_handle_result(w, m) : kin_sim_handle_step(w, node, m);
     }
 }
 
@@ -164,7 +164,7 @@ void kin_sim_ring_closed(kin_sim *w, int at, int side, const char *reason) {
         if (was_used) n->ring[k] = -1;
         if (was_dial) n->dials[k] = -1;
         if (was_used || (was_dial && n->ring[k] < 0)) {
-            tell(w, node, (kin_sim_side)k, false, w->links[at].epoch, reason);
+            report_link(w, node, (kin_sim_side)k, false, w->links[at].epoch, reason);
             return;
         }
     }

@@ -44,7 +44,7 @@ void kin_memory_sum_close(kin_memory_sum *s) {
 }
 
 // Waits for all ranks. False if they will not come.
-static bool meet(kin_memory_sum *s) {
+static bool wait_for_ranks(kin_memory_sum *s) {
     pthread_mutex_lock(&s->mutex);
     uint64_t n_met = s->n_met;
     if (++s->n_waiting == s->n_ranks) {
@@ -69,7 +69,7 @@ static int add(void *user, float *x, int n_rows, int n_embd, kin_err *err) {
     }
     m->x = x;
     m->n = n;
-    if (!m->total || !meet(s)) return kin_err_set(err, "the group is broken");
+    if (!m->total || !wait_for_ranks(s)) return kin_err_set(err, "the group is broken");
     for (int r = 0; r < s->n_ranks; r++) {
         if (s->members[r].n != n) return kin_err_set(err, "the group's sums have different sizes");
     }
@@ -79,7 +79,7 @@ static int add(void *user, float *x, int n_rows, int n_embd, kin_err *err) {
     }
     m->bits = kin_hash64(m->total, n * sizeof *x, m->bits);
     m->n_sums++;
-    if (!meet(s)) return kin_err_set(err, "the group is broken"); // all have read x
+    if (!wait_for_ranks(s)) return kin_err_set(err, "the group is broken"); // all have read x
     memcpy(x, m->total, n * sizeof *x);
     return 0;
 }

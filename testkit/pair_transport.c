@@ -234,7 +234,7 @@ static int stream_read(kin_byte_stream *base, void *buf, size_t n, size_t *n_rea
     return 0;
 }
 
-static void say_last(stream *s) {
+static void mark_last(stream *s) {
     if (s->other) s->other->is_last_written = true;
     wake(s->pair);
 }
@@ -243,14 +243,14 @@ static void stream_finish(kin_byte_stream *base) {
     stream *s = (stream *)base;
     if (s->phase != OPEN) return;
     s->phase = FINISHING;
-    say_last(s);
+    mark_last(s);
 }
 
 static void stream_close(kin_byte_stream *base) {
     stream *s = (stream *)base;
     if (s->phase == CLOSED) return;
     s->phase = CLOSED;
-    say_last(s);
+    mark_last(s);
     if (s->other) s->other->other = NULL;
     s->other = NULL;
 }
@@ -270,7 +270,7 @@ static size_t stream_unacknowledged(const kin_byte_stream *base) {
     return 0;
 }
 
-static void stream_take_at_most(kin_byte_stream *base, size_t n) {
+static void stream_limit_window(kin_byte_stream *base, size_t n) {
     (void)base, (void)n; // everything is here in the next iteration
 }
 
@@ -288,7 +288,7 @@ static const char *stream_address(const kin_byte_stream *base) {
     return ADDRESS;
 }
 
-static int stream_take(kin_byte_stream *base, int *fd, kin_tls **tls, kin_err *err) {
+static int stream_release(kin_byte_stream *base, int *fd, kin_tls **tls, kin_err *err) {
     (void)base, (void)fd, (void)tls;
     return kin_err_set(err, "there is no file descriptor below");
 }
@@ -308,11 +308,11 @@ int kin_pair_open(kin_pair **out, uv_loop_t *loop, kin_err *err) {
                                .read = stream_read,
                                .finish = stream_finish,
                                .close = stream_close,
-                               .take = stream_take,
+                               .release = stream_release,
                                .tick = stream_tick,
                                .counts = stream_counts,
                                .unacknowledged = stream_unacknowledged,
-                               .take_at_most = stream_take_at_most,
+                               .limit_window = stream_limit_window,
                                .fault = stream_fault,
                                .name = stream_name,
                                .address = stream_address};

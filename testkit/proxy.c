@@ -32,10 +32,10 @@ struct kin_proxy {
     int listener;
     pthread_t thread;
     atomic_bool stop, stalled, cuts, corrupts;
-    atomic_uint limit, bytes_s, n_taken;
+    atomic_uint limit, bytes_s, n_accepted;
     // of the thread
     pair pairs[MAX_PAIRS];
-    kin_time looked_at;
+    kin_time checked_at;
     uint64_t n_may_pass; // bytes, at the current rate
 };
 
@@ -52,13 +52,13 @@ static void drop(pair *p) {
     p->n_passed = 0;
 }
 
-static void take_connection(kin_proxy *x) {
+static void accept_connection(kin_proxy *x) {
     struct sockaddr_in to = loopback(x->to);
     int fd = accept(x->listener, NULL, NULL);
     for (int i = 0; i < MAX_PAIRS && fd >= 0; i++) {
         pair *p = &x->pairs[i];
         if (p->fd[0] >= 0) continue;
-        atomic_fetch_add(&x->n_taken, 1);
+        atomic_fetch_add(&x->n_accepted, 1);
         p->fd[0] = fd;
         p->fd[1] = socket(AF_INET, SOCK_STREAM, 0);
         if (p->fd[1] < 0 || connect(p->fd[1], (struct sockaddr *)&to, sizeof to) != 0) drop(p);
@@ -112,9 +112,9 @@ static bool pass(kin_proxy *x, pair *p) {
 static void let_time_pass(kin_proxy *x) {
     kin_time now = kin_clock_now();
     uint64_t bytes_s = atomic_load(&x->bytes_s), most = 2 * bytes_s / LOOKS_PER_S + 1;
-    x->n_may_pass += bytes_s * (now - x->looked_at) / 1000000000;
+    x->n_may_pass += bytes_s * (now - x->checked_at) / 1000000000;
     if (x->n_may_pass > most) x->n_may_pass = most;
-    x->looked_at = now;
+    x->checked_at = now;
 }
 
 static void *run(void *arg) {
@@ -140,7 +140,7 @@ static void *run(void *arg) {
             pair *p = &x->pairs[i];
             if (p->fd[0] >= 0 && (cuts || (!stalled && !pass(x, p)))) drop(p);
         }
-        if (fds[0].revents) take_connection(x);
+        if (fds[0].revents) accept_connection(x);
     }
     return NULL;
 }
@@ -197,6 +197,6 @@ void kin_proxy_slow(kin_proxy *x, uint32_t bytes_s) {
     atomic_store(&x->bytes_s, bytes_s);
 }
 
-uint32_t kin_proxy_n_taken(const kin_proxy *x) {
-    return atomic_load(&x->n_taken);
+uint32_t kin_proxy_n_accepted(const kin_proxy *x) {
+    return atomic_load(&x->n_accepted);
 }

@@ -27,4 +27,4 @@ void kin_proxy_limit(kin_proxy *proxy, uint32_t bytes);
 void kin_proxy_slow(kin_proxy *proxy, uint32_t bytes_s);
 
 // Returns the number of connections accepted so far.
-uint32_t kin_proxy_n_taken(const kin_proxy *proxy);
+uint32_t kin_proxy_n_accepted(const kin_proxy *proxy);

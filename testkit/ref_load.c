@@ -8,7 +8,7 @@
 typedef struct loader {
     const kin_gguf *gguf;
     char family[16];
-    size_t n_taken; // tensors that have been assigned
+    size_t n_found; // tensors that have been assigned
     kin_err *err;
 } loader;
 
@@ -97,10 +97,10 @@ static int load_rope(const loader *l, kin_ref_rope *rope, int head_dim) {
 }
 
 // Returns the tensor of this name, or an absent one.
-static kin_ref_tensor take(loader *l, const char *name) {
+static kin_ref_tensor find_tensor(loader *l, const char *name) {
     const kin_gguf_tensor *t = kin_gguf_find_tensor(l->gguf, name);
     if (!t || t->ne[0] > INT_MAX || t->ne[1] > INT_MAX || t->ne[2] > INT_MAX || t->ne[3] != 1) return (kin_ref_tensor){0};
-    l->n_taken++;
+    l->n_found++;
     return (kin_ref_tensor){
         .data = t->data,
         .n_bytes = (size_t)t->n_bytes,
@@ -112,44 +112,44 @@ static kin_ref_tensor take(loader *l, const char *name) {
 }
 
 // The same for blk.IL.NAME.
-static kin_ref_tensor take_of(loader *l, int il, const char *name) {
+static kin_ref_tensor find_layer_tensor(loader *l, int il, const char *name) {
     char full[64];
     snprintf(full, sizeof full, "blk.%d.%s", il, name);
-    return take(l, full);
+    return find_tensor(l, full);
 }
 
 static void load_layer(loader *l, kin_ref_layer *w, int il, bool moe) {
-    w->attn_norm = take_of(l, il, "attn_norm.weight");
-    w->wq = take_of(l, il, "attn_q.weight");
-    w->wk = take_of(l, il, "attn_k.weight");
-    w->wv = take_of(l, il, "attn_v.weight");
-    w->wo = take_of(l, il, "attn_output.weight");
-    w->bq = take_of(l, il, "attn_q.bias");
-    w->bk = take_of(l, il, "attn_k.bias");
-    w->bv = take_of(l, il, "attn_v.bias");
-    w->q_norm = take_of(l, il, "attn_q_norm.weight");
-    w->k_norm = take_of(l, il, "attn_k_norm.weight");
-    w->ffn_norm = take_of(l, il, "ffn_norm.weight");
-    w->ffn_router = take_of(l, il, "ffn_gate_inp.weight");
-    w->ffn_gate = take_of(l, il, moe ? "ffn_gate_exps.weight" : "ffn_gate.weight");
-    w->ffn_up = take_of(l, il, moe ? "ffn_up_exps.weight" : "ffn_up.weight");
-    w->ffn_down = take_of(l, il, moe ? "ffn_down_exps.weight" : "ffn_down.weight");
+    w->attn_norm = find_layer_tensor(l, il, "attn_norm.weight");
+    w->wq = find_layer_tensor(l, il, "attn_q.weight");
+    w->wk = find_layer_tensor(l, il, "attn_k.weight");
+    w->wv = find_layer_tensor(l, il, "attn_v.weight");
+    w->wo = find_layer_tensor(l, il, "attn_output.weight");
+    w->bq = find_layer_tensor(l, il, "attn_q.bias");
+    w->bk = find_layer_tensor(l, il, "attn_k.bias");
+    w->bv = find_layer_tensor(l, il, "attn_v.bias");
+    w->q_norm = find_layer_tensor(l, il, "attn_q_norm.weight");
+    w->k_norm = find_layer_tensor(l, il, "attn_k_norm.weight");
+    w->ffn_norm = find_layer_tensor(l, il, "ffn_norm.weight");
+    w->ffn_router = find_layer_tensor(l, il, "ffn_gate_inp.weight");
+    w->ffn_gate = find_layer_tensor(l, il, moe ? "ffn_gate_exps.weight" : "ffn_gate.weight");
+    w->ffn_up = find_layer_tensor(l, il, moe ? "ffn_up_exps.weight" : "ffn_up.weight");
+    w->ffn_down = find_layer_tensor(l, il, moe ? "ffn_down_exps.weight" : "ffn_down.weight");
 }
 
 static int load_tensors(loader *l, kin_ref_model *m) {
     if (m->n_layer < 1 || m->n_layer > KIN_REF_HEAD_MAX) return kin_err_set(l->err, "%d layers", m->n_layer);
     m->layers = calloc((size_t)m->n_layer, sizeof *m->layers);
     if (!m->layers) return kin_err_set(l->err, "out of memory");
-    m->token_embd = take(l, "token_embd.weight");
-    m->output_norm = take(l, "output_norm.weight");
-    m->output = take(l, "output.weight");
-    m->rope_freqs = take(l, "rope_freqs.weight");
+    m->token_embd = find_tensor(l, "token_embd.weight");
+    m->output_norm = find_tensor(l, "output_norm.weight");
+    m->output = find_tensor(l, "output.weight");
+    m->rope_freqs = find_tensor(l, "rope_freqs.weight");
     m->n_vocab = m->token_embd.n_rows;
     for (int il = 0; il < m->n_layer; il++) load_layer(l, &m->layers[il], il, m->n_expert > 0);
 
     const size_t n_tensors = kin_gguf_n_tensors(l->gguf);
-    if (l->n_taken == n_tensors) return 0;
-    return kin_err_set(l->err, "%zu of %zu tensors have no place in the reference engine", n_tensors - l->n_taken, n_tensors);
+    if (l->n_found == n_tensors) return 0;
+    return kin_err_set(l->err, "%zu of %zu tensors have no place in the reference engine", n_tensors - l->n_found, n_tensors);
 }
 
 int kin_ref_load(kin_ref_model *model, const kin_gguf *gguf, kin_err *err) {

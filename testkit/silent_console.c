@@ -1,6 +1,6 @@
 #include "testkit/silent_console.h"
 
-static void say_nothing(const char *fmt, ...) {
+static void ignore_line(const char *fmt, ...) {
     (void)fmt;
 }
 
@@ -16,5 +16,5 @@ static void clear_nothing(void) {}
 
 kin_console kin_silent_console(atomic_bool *stop) {
     return (kin_console){
-        .stop = stop, .say = say_nothing, .status = show_nothing, .progress = no_progress, .clear_progress = clear_nothing};
+        .stop = stop, .log = ignore_line, .status = show_nothing, .progress = no_progress, .clear_progress = clear_nothing};
 }

@@ -7,7 +7,7 @@ enum { N_AIMED = 6 }; // most in one schedule
 static const char *const names[] = {
     [KIN_SIM_KILL] = "a device dies",
     [KIN_SIM_FLAP] = "it dies again and again",
-    [KIN_SIM_BUDDY] = "it dies with the one that has its copies",
+    [KIN_SIM_REPLICA] = "it dies with the one that has its copies",
     [KIN_SIM_TWO] = "another one dies within a second",
     [KIN_SIM_FREEZE] = "it freezes, and comes back",
     [KIN_SIM_CUT] = "a cut between two devices",
@@ -48,7 +48,7 @@ static void do_fault(const kin_sim_faults *f, kin_sim_fault_kind kind, int node)
         kin_sim_crash(w, node, 250);
         for (kin_time i = 1; i < 4; i++) plan_fault(w, w->now + i * kin_sim_between_ms(w, 200, 900), node, KIN_SIM_KILL);
         break;
-    case KIN_SIM_BUDDY:
+    case KIN_SIM_REPLICA:
         other = kin_sim_replica(f->disks, node);
         kin_sim_crash(w, node, 6000);
         kin_sim_crash(w, other, 6000);
@@ -72,7 +72,7 @@ void kin_sim_fault(kin_sim_faults *f, const kin_sim_event *e) {
         e->ticket ? (kin_sim_fault_kind)(e->ticket - 1) : (kin_sim_fault_kind)kin_sim_below(w, KIN_SIM_ON_WRITE);
     int node = e->ticket ? e->node : kind == KIN_SIM_END_HEAD ? KIN_SIM_HEAD : kin_sim_any_device(w);
     if (!w->nodes[node].runs || kin_sim_is_frozen(w, node)) return;
-    KIN_SIM_TELL(w, "%d: %s", node, names[kind]);
+    KIN_SIM_REPORT(w, "%d: %s", node, names[kind]);
     if (w->request != 0) {
         f->kinds[kind].n_hits++;
         if (kind != KIN_SIM_FULL_DISK && kind != KIN_SIM_DAMAGE) f->last_hit = kind;

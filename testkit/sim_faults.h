@@ -10,7 +10,7 @@
 typedef enum kin_sim_fault_kind {
     KIN_SIM_KILL,
     KIN_SIM_FLAP,
-    KIN_SIM_BUDDY,
+    KIN_SIM_REPLICA,
     KIN_SIM_TWO,
     KIN_SIM_FREEZE,
     KIN_SIM_CUT,

@@ -33,7 +33,7 @@ struct kin_thread_ring {
     kin_message_pool *pool;
     member members[KIN_THREAD_RING_MEMBERS];
     kin_remote_ring wire;
-    kin_loopback *alone;
+    kin_loopback *loopback;
     kin_head *head;
     pthread_mutex_t mutex; // over `error`
     kin_err error;
@@ -70,9 +70,9 @@ static void pass(void *user, kin_message_buffer *buffer) {
 static void *work(void *arg) {
     member *m = arg;
     kin_message_buffer *buffer;
-    while ((buffer = kin_message_queue_take(m->in, -1))) {
+    while ((buffer = kin_message_queue_pop(m->in, -1))) {
         kin_err err;
-        if (kin_worker_take(m->worker, &buffer, &err) != 0) fail(m->ring, m->i, &err);
+        if (kin_worker_handle(m->worker, &buffer, &err) != 0) fail(m->ring, m->i, &err);
         if (buffer) pass(m, buffer);
     }
     return NULL;
@@ -157,7 +157,7 @@ static int open_member(kin_thread_ring *r, int i, kin_err *err) {
     kin_steps steps = steps_of(r);
     if (kin_worker_open(&m->worker, m->executor, &steps, r->pool, err) != 0) return KIN_FAIL;
     if (m->share.rank + 1 < m->share.n_ranks) kin_worker_pass_early(m->worker, pass, m);
-    if (kin_share_is_whole(&m->share)) kin_worker_look_ahead(m->worker, m->in);
+    if (kin_share_is_whole(&m->share)) kin_worker_set_queue(m->worker, m->in);
     m->running = pthread_create(&m->thread, NULL, work, m) == 0;
     return m->running ? 0 : kin_err_set(err, "no thread");
 }
@@ -167,9 +167,9 @@ static int open_head(kin_thread_ring *r, kin_err *err) {
     kin_remote_ring_init(
         &r->wire, &(kin_remote_ring_options){
                       .steps = steps_of(r), .epoch = 1, .pool = r->pool, .in = m->in, .out = out, .broken = broken, .user = r});
-    if (kin_loopback_open(&r->alone, r->o.n_batch, r->model.hp.n_embd, r->o.n_steps, err) != 0) return KIN_FAIL;
+    if (kin_loopback_open(&r->loopback, r->o.n_batch, r->model.hp.n_embd, r->o.n_steps, err) != 0) return KIN_FAIL;
     kin_head_ring ring = {.transport =
-                              r->o.n_members > 1 ? kin_remote_ring_transport(&r->wire) : kin_loopback_transport(r->alone),
+                              r->o.n_members > 1 ? kin_remote_ring_transport(&r->wire) : kin_loopback_transport(r->loopback),
                           .executor = m->executor,
                           .shard = m->shard,
                           .n_rounds = r->n_rounds,
@@ -242,7 +242,7 @@ void kin_thread_ring_close(kin_thread_ring *r) {
         pthread_join(r->members[i].thread, NULL);
     }
     kin_head_close(r->head);
-    kin_loopback_close(r->alone);
+    kin_loopback_close(r->loopback);
     for (int i = 0; i < r->o.n_members; i++) {
         member *m = &r->members[i];
         if (m->in) drain(r, m->in);

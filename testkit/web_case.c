@@ -87,7 +87,7 @@ void kin_web_case_close(kin_web_case *c) {
 }
 
 // The output of the first round is the input of the second.
-static int take_result(kin_web_case *c, const kin_message_buffer *b, kin_err *err) {
+static int check_result(kin_web_case *c, const kin_message_buffer *b, kin_err *err) {
     kin_proto_step said;
     if (write_part(c->o.expected, b->payload, b->frame.length, err) != 0) return KIN_FAIL;
     if (kin_steps_check(&c->steps, b, &said, err) != 0) return KIN_FAIL;
@@ -112,8 +112,8 @@ int kin_web_case_step(kin_web_case *c, int32_t seq, int32_t pos, int n, const ki
         kin_message_buffer *b = kin_steps_pack(&c->steps, c->pool, 1, &hop, &batch, c->x);
         if (!b) return kin_err_set(err, "out of memory");
         int rc = write_part(c->o.given, b->payload, b->frame.length, err);
-        if (kin_worker_take(worker, &b, err) != 0) return KIN_FAIL;
-        if (rc == 0) rc = take_result(c, b, err);
+        if (kin_worker_handle(worker, &b, err) != 0) return KIN_FAIL;
+        if (rc == 0) rc = check_result(c, b, err);
         kin_message_pool_give(c->pool, b);
         if (rc != 0) return KIN_FAIL;
     }

@@ -4,7 +4,7 @@
 //
 // Included by one file of each program test_no_memory_*, which cmake/options.cmake links with --wrap. Allocations inside shared
 // libraries are not counted and never fail. jansson is the exception: it is made to use these functions, and fails too unless
-// failing_spares_json is set, because its parser (2.14) reads beyond a token that outgrows its buffer when memory runs out.
+// failing_standby_json is set, because its parser (2.14) reads beyond a token that outgrows its buffer when memory runs out.
 // Allocations of other threads never fail.
 #pragma once
 
@@ -39,7 +39,7 @@ static _Thread_local bool failing_counts;  // this thread's allocations are coun
 static _Thread_local long failing_left;    // allocations until one fails, including that one; 0: none fails
 static _Thread_local bool failing_goes_on; // all later allocations fail too
 static _Thread_local bool failing_has_failed;
-static _Thread_local bool failing_spares_json; // jansson's allocations do not fail
+static _Thread_local bool failing_standby_json; // jansson's allocations do not fail
 
 void *__real_malloc(size_t n);
 void *__real_calloc(size_t n, size_t size);
@@ -142,7 +142,7 @@ char *__wrap_strndup(const char *s, size_t n) {
 }
 
 static inline void *failing_json_malloc(size_t n) {
-    if (failing_spares_json) return failing_add(__real_malloc(n));
+    if (failing_standby_json) return failing_add(__real_malloc(n));
     return failing_now(__builtin_return_address(0)) ? NULL : failing_add(__real_malloc(n));
 }
 

@@ -1,4 +1,4 @@
-// A kin whose member computes wrongly: linked with all of app/; kin_engine_instance_take is wrapped, and its result is changed.
+// A kin whose member computes wrongly: linked with all of app/; kin_engine_instance_handle is wrapped, and its result is changed.
 // For test_faulty_member.sh.
 //
 //   FAULTY_MEMBER=KIND:N[+]    changes the N-th step of this process; +: this step and all that follow
@@ -13,18 +13,18 @@
 #include "base/bytes.h"
 #include "pipeline/engine_instance.h"
 
-int __real_kin_engine_instance_take(kin_engine_instance *instance, kin_message_buffer **buffer, kin_err *err);
-int __wrap_kin_engine_instance_take(kin_engine_instance *instance, kin_message_buffer **buffer, kin_err *err);
-kin_message_buffer *__real_kin_message_pool_take(kin_message_pool *pool, size_t n);
-kin_message_buffer *__wrap_kin_message_pool_take(kin_message_pool *pool, size_t n);
+int __real_kin_engine_instance_handle(kin_engine_instance *instance, kin_message_buffer **buffer, kin_err *err);
+int __wrap_kin_engine_instance_handle(kin_engine_instance *instance, kin_message_buffer **buffer, kin_err *err);
+kin_message_buffer *__real_kin_message_pool_get(kin_message_pool *pool, size_t n);
+kin_message_buffer *__wrap_kin_message_pool_get(kin_message_pool *pool, size_t n);
 
 enum { NUMBER_AT = 0, ROWS_AT = 20 }; // offsets in a STEP
 
 static kin_message_pool *pool_of_steps; // a device has one pool
 
-kin_message_buffer *__wrap_kin_message_pool_take(kin_message_pool *pool, size_t n) {
+kin_message_buffer *__wrap_kin_message_pool_get(kin_message_pool *pool, size_t n) {
     pool_of_steps = pool;
-    return __real_kin_message_pool_take(pool, n);
+    return __real_kin_message_pool_get(pool, n);
 }
 
 static bool is_due(const char *kind) {
@@ -37,8 +37,8 @@ static bool is_due(const char *kind) {
     return n_steps == at || (n_steps > at && strchr(fault, '+'));
 }
 
-int __wrap_kin_engine_instance_take(kin_engine_instance *instance, kin_message_buffer **buffer, kin_err *err) {
-    int rc = __real_kin_engine_instance_take(instance, buffer, err);
+int __wrap_kin_engine_instance_handle(kin_engine_instance *instance, kin_message_buffer **buffer, kin_err *err) {
+    int rc = __real_kin_engine_instance_handle(instance, buffer, err);
     kin_message_buffer *b = *buffer;
     if (rc != 0 || !b || b->frame.type != KIN_FRAME_STEP) return rc;
     uint8_t *end = b->payload + b->frame.length;

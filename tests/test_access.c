@@ -1,5 +1,5 @@
 // Access control of the HTTP server (keys, hosts, origins), as rules and over sockets.
-#include "tests/http_world.h"
+#include "tests/http_context.h"
 
 #include <fcntl.h>
 
@@ -125,12 +125,12 @@ static void a_server_of_this_machine_alone_looks_at_host(void **state) {
     for (int k = 0; k < 3; k++) {
         kin_access *a = open_access(&(kin_access_options){.host = bound[k], .allow_hosts = "desk.local,kin.lan"});
         for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++)
-            if (kin_access_takes_host(a, str(cases[i].host)) != cases[i].is_right) fail_msg("%s", cases[i].host);
+            if (kin_access_allows_host(a, str(cases[i].host)) != cases[i].is_right) fail_msg("%s", cases[i].host);
         kin_access_close(a);
     }
     for (int k = 0; k < 4; k++) {
         kin_access *a = open_access(&(kin_access_options){.host = elsewhere[k], .api_keys = "secret"});
-        assert_true(kin_access_takes_host(a, str("any.example")));
+        assert_true(kin_access_allows_host(a, str("any.example")));
         kin_access_close(a);
     }
 }
@@ -159,11 +159,11 @@ static void without_keys_host_is_a_name_of_the_home(void **state) {
     for (int k = 0; k < 3; k++) {
         kin_access *a = open_access(&(kin_access_options){.host = bound[k], .allow_hosts = "kin.example, port.example:8080"});
         for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++)
-            if (kin_access_takes_host(a, str(cases[i].host)) != cases[i].is_right) fail_msg("%s", cases[i].host);
+            if (kin_access_allows_host(a, str(cases[i].host)) != cases[i].is_right) fail_msg("%s", cases[i].host);
         kin_access_close(a);
     }
     kin_access *a = open_access(&(kin_access_options){.host = "/run/kin.sock"});
-    assert_true(kin_access_takes_host(a, str("any.example")));
+    assert_true(kin_access_allows_host(a, str("any.example")));
     kin_access_close(a);
 }
 
@@ -188,11 +188,11 @@ static void origins_are_those_of_this_machine_or_as_said(void **state) {
     kin_access *none = open_access(&(kin_access_options){.host = "", .cors = KIN_CORS_NONE});
     kin_access *all = open_access(&(kin_access_options){.host = "", .cors = KIN_CORS_ALL});
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
-        if (kin_access_takes_origin(some, str(cases[i].origin)) != cases[i].by_default) fail_msg("%s", cases[i].origin);
-        assert_false(kin_access_takes_origin(none, str(cases[i].origin)));
-        assert_true(kin_access_takes_origin(all, str(cases[i].origin)));
+        if (kin_access_allows_origin(some, str(cases[i].origin)) != cases[i].by_default) fail_msg("%s", cases[i].origin);
+        assert_false(kin_access_allows_origin(none, str(cases[i].origin)));
+        assert_true(kin_access_allows_origin(all, str(cases[i].origin)));
     }
-    assert_false(kin_access_takes_origin(all, str(NULL)));
+    assert_false(kin_access_allows_origin(all, str(NULL)));
     kin_access_close(some);
     kin_access_close(none);
     kin_access_close(all);
@@ -219,12 +219,12 @@ static void listed_origins_are_taken_as_they_are_written(void **state) {
     kin_access *a = open_access(&(kin_access_options){
         .host = "", .cors = KIN_CORS_LIST, .cors_origins = "https://chat.example/, http://desk:3000,localhost"});
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
-        if (kin_access_takes_origin(a, str(cases[i].origin)) != cases[i].is_taken) fail_msg("%s", cases[i].origin);
+        if (kin_access_allows_origin(a, str(cases[i].origin)) != cases[i].is_taken) fail_msg("%s", cases[i].origin);
     }
     kin_access_close(a);
     a = open_access(&(kin_access_options){.host = "", .cors = KIN_CORS_LIST, .cors_origins = "https://chat.example"});
-    assert_false(kin_access_takes_origin(a, str("http://localhost"))); // it is not in the list
-    assert_false(kin_access_takes_origin(a, str(NULL)));
+    assert_false(kin_access_allows_origin(a, str("http://localhost"))); // it is not in the list
+    assert_false(kin_access_allows_origin(a, str(NULL)));
     kin_access_close(a);
 }
 
@@ -234,8 +234,8 @@ static void listed_origins_are_taken_as_they_are_written(void **state) {
 static char *ask(const kin_access_options *o, const char *line, const char *fields) {
     static char got[4096];
     char request[1024];
-    world w;
-    open_world(&w);
+    context w;
+    open_context(&w);
     kin_access *a = open_access(o);
     w.access = a;
     serve(&w);
@@ -245,7 +245,7 @@ static char *ask(const kin_access_options *o, const char *line, const char *fiel
     wait_for_end(c);
     snprintf(got, sizeof got, "%s", c->got);
     close_client(c);
-    close_world(&w);
+    close_context(&w);
     kin_access_close(a);
     return got;
 }

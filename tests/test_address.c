@@ -81,11 +81,11 @@ static void looked_up_addresses_get_the_port_and_are_capped(void **state) {
     struct addrinfo odd = {.ai_family = AF_UNIX, .ai_next = &last};
     struct addrinfo first = {.ai_family = AF_INET6, .ai_addr = (struct sockaddr *)&v6, .ai_addrlen = sizeof v6, .ai_next = &odd};
     kin_address a[3];
-    assert_int_equal(kin_address_take(a, 3, &first, 77), 2);
+    assert_int_equal(kin_address_copy_list(a, 3, &first, 77), 2);
     assert_int_equal(kin_address_port(&a[0]), 77);
     assert_int_equal(kin_address_port(&a[1]), 77);
-    assert_int_equal(kin_address_take(a, 1, &first, 77), 1);
-    assert_int_equal(kin_address_take(a, 3, NULL, 77), 0);
+    assert_int_equal(kin_address_copy_list(a, 1, &first, 77), 1);
+    assert_int_equal(kin_address_copy_list(a, 3, NULL, 77), 0);
 }
 
 static void the_round_trip_is_the_median_of_the_last(void **state) {

@@ -16,7 +16,7 @@
 enum { MOST_SEQUENCES = 4, TABLE = 64 };
 
 // Sequences with their cells in one cache, which is filled with NaN before anything is stored.
-typedef struct world {
+typedef struct context {
     kin_kv_layout kv;
     int n_head;
     int n_sequences, n_positions[MOST_SEQUENCES];
@@ -25,7 +25,7 @@ typedef struct world {
     float *q[MOST_SEQUENCES];                               // f32 [n_positions, n_head * k_dim]
     size_t k_bytes, v_bytes;
     void *k, *v;
-} world;
+} context;
 
 typedef struct row {
     int sequence, position;
@@ -49,7 +49,7 @@ static float *random_floats(kin_rng *rng, size_t n, float size) {
     return x;
 }
 
-static void store(const world *w, const kin_kernels *kernels) {
+static void store(const context *w, const kin_kernels *kernels) {
     memset(w->k, 0xff, w->k_bytes); // NaN in every cell type
     memset(w->v, 0xff, w->v_bytes);
     for (int s = 0; s < w->n_sequences; s++) {
@@ -71,7 +71,7 @@ static void store(const world *w, const kin_kernels *kernels) {
 }
 
 // Assigns the blocks of all sequences in an order shuffled by `seed`. The values do not depend on it.
-static void place(world *w, uint64_t seed) {
+static void place(context *w, uint64_t seed) {
     int32_t order[MOST_SEQUENCES * TABLE];
     int n = 0, used = 0;
     kin_rng rng;
@@ -87,10 +87,10 @@ static void place(world *w, uint64_t seed) {
     store(w, best());
 }
 
-static void open_world(world *w, kin_kv_layout kv, int group, int n_sequences, const int *n_positions) {
+static void open_context(context *w, kin_kv_layout kv, int group, int n_sequences, const int *n_positions) {
     kin_rng rng;
     int n_blocks = 0;
-    *w = (world){.kv = kv, .n_head = kv.n_head_kv * group, .n_sequences = n_sequences};
+    *w = (context){.kv = kv, .n_head = kv.n_head_kv * group, .n_sequences = n_sequences};
     kin_rng_seed(&rng, 7);
     for (int s = 0; s < n_sequences; s++) {
         const size_t n = (size_t)n_positions[s], k_width = (size_t)(kv.n_head_kv * kv.k_dim);
@@ -108,7 +108,7 @@ static void open_world(world *w, kin_kv_layout kv, int group, int n_sequences, c
     place(w, 1);
 }
 
-static void close_world(world *w) {
+static void close_context(context *w) {
     for (int s = 0; s < w->n_sequences; s++) {
         free(w->k_rows[s]);
         free(w->v_rows[s]);
@@ -142,12 +142,12 @@ static void run(kin_attention *a, const manner *m) {
 }
 
 // Returns the floats in the result of a row.
-static size_t out_width(const world *w) {
+static size_t out_width(const context *w) {
     return (size_t)(w->n_head * w->kv.v_dim);
 }
 
 // out // f32 [n, out_width]
-static void attend(const world *w, const row *rows, int n, const manner *m, float *out) {
+static void attend(const context *w, const row *rows, int n, const manner *m, float *out) {
     const size_t width = (size_t)(w->n_head * w->kv.k_dim);
     float *q = allocate((size_t)n * width * sizeof *q);
     int32_t *n_cells = allocate((size_t)n * sizeof *n_cells), *first = allocate((size_t)n * sizeof *first);
@@ -189,20 +189,20 @@ static int rows_of(int sequence, int begin, int end, row *rows) {
     return end - begin;
 }
 
-static float *results(const world *w, const row *rows, int n, const manner *m) {
+static float *results(const context *w, const row *rows, int n, const manner *m) {
     float *out = allocate((size_t)n * out_width(w) * sizeof *out);
     attend(w, rows, n, m, out);
     return out;
 }
 
-static void assert_same(const world *w, const float *a, const float *b, int n) {
+static void assert_same(const context *w, const float *a, const float *b, int n) {
     assert_memory_equal(a, b, (size_t)n * out_width(w) * sizeof *a);
 }
 
 // ---- against double precision
 
 // Computes one head's output for a row in double precision, from the stored rows.
-static void reference(const world *w, row r, int head, int window, double *out) {
+static void reference(const context *w, row r, int head, int window, double *out) {
     const int dim = w->kv.k_dim, v_dim = w->kv.v_dim, kv_head = head / (w->n_head / w->kv.n_head_kv);
     const float *q = w->q[r.sequence] + (size_t)r.position * (size_t)(w->n_head * dim) + head * dim;
     double sum = 0;
@@ -219,7 +219,7 @@ static void reference(const world *w, row r, int head, int window, double *out) 
     for (int d = 0; d < v_dim; d++) out[d] /= sum;
 }
 
-static void check_row(const world *w, row r, int window, double tolerance) {
+static void check_row(const context *w, row r, int window, double tolerance) {
     manner m = plain();
     m.window = window;
     float *out = results(w, &r, 1, &m);
@@ -241,15 +241,15 @@ static void results_are_those_of_double_precision(void **state) {
     const int positions[] = {0, 5, 63, 64, 511, 512, 600}, n = 601;
     for (size_t i = 0; i < sizeof dims / sizeof *dims; i++) {
         for (int is_q8_0 = 0; is_q8_0 < 2; is_q8_0++) {
-            world w;
+            context w;
             kin_kv_layout kv = {is_q8_0 ? KIN_TYPE_Q8_0 : KIN_TYPE_F16, 2, dims[i][0], dims[i][1], false};
             if (!kin_kv_has(&kv)) continue;
-            open_world(&w, kv, 3, 1, &n);
+            open_context(&w, kv, 3, 1, &n);
             for (size_t j = 0; j < sizeof positions / sizeof *positions; j++) {
                 check_row(&w, (row){0, positions[j]}, 0, is_q8_0 ? 4e-2 : 4e-3);
                 check_row(&w, (row){0, positions[j]}, 100, is_q8_0 ? 4e-2 : 4e-3);
             }
-            close_world(&w);
+            close_context(&w);
         }
     }
 }
@@ -265,10 +265,10 @@ static void every_back_end_gives_the_same_bits(void **state) {
     row rows[N];
     rows_of(0, BEGIN, BEGIN + N, rows);
     for (size_t i = 0; i < 2 * sizeof dims / sizeof *dims; i++) {
-        world w;
+        context w;
         kin_kv_layout kv = {i % 2 ? KIN_TYPE_Q8_0 : KIN_TYPE_F16, 2, dims[i / 2][0], dims[i / 2][1], false};
         if (!kin_kv_has(&kv)) continue;
-        open_world(&w, kv, 4, 1, &n);
+        open_context(&w, kv, 4, 1, &n);
         void *k = allocate(w.k_bytes), *v = allocate(w.v_bytes);
         memcpy(k, w.k, w.k_bytes);
         memcpy(v, w.v, w.v_bytes);
@@ -286,12 +286,12 @@ static void every_back_end_gives_the_same_bits(void **state) {
         free(k);
         free(v);
         free(expected);
-        close_world(&w);
+        close_context(&w);
     }
 }
 
 // Makes the values of each head the first ones of its key.
-static void take_values_of_keys(world *w) {
+static void take_values_of_keys(context *w) {
     const int k_dim = w->kv.k_dim, v_dim = w->kv.v_dim;
     for (int s = 0; s < w->n_sequences; s++)
         for (int i = 0; i < w->n_positions[s] * w->kv.n_head_kv; i++)
@@ -303,12 +303,12 @@ static void assert_values_in_keys(kin_kv_layout kv, int group, int window) {
     enum { N = KIN_SANITIZED ? 10 : 70, BEGIN = 500 };
     const int n = BEGIN + N, n_rows[] = {N, 1};
     row rows[N];
-    world apart, within;
+    context apart, within;
     rows_of(0, BEGIN, BEGIN + N, rows);
-    open_world(&apart, kv, group, 1, &n);
+    open_context(&apart, kv, group, 1, &n);
     take_values_of_keys(&apart);
     kv.v_in_k = true;
-    open_world(&within, kv, group, 1, &n);
+    open_context(&within, kv, group, 1, &n);
     assert_int_equal(within.v_bytes, 0);
     assert_memory_equal(within.k, apart.k, apart.k_bytes);
     manner m = plain();
@@ -321,8 +321,8 @@ static void assert_values_in_keys(kin_kv_layout kv, int group, int window) {
             free(out);
         }
     }
-    close_world(&apart);
-    close_world(&within);
+    close_context(&apart);
+    close_context(&within);
 }
 
 static void values_within_keys_give_the_bits_of_values_beside_them(void **state) {
@@ -336,7 +336,7 @@ static void values_within_keys_give_the_bits_of_values_beside_them(void **state)
     }
 }
 
-static void check_chunks(const world *w, int n, manner m) {
+static void check_chunks(const context *w, int n, manner m) {
     const int chunks[] = {1, 3, 16, 64};
     row *rows = allocate((size_t)n * sizeof *rows);
     rows_of(0, 0, n, rows);
@@ -358,21 +358,21 @@ static void a_row_has_the_same_bits_in_every_chunk(void **state) {
     (void)state;
     const int groups[] = {1, 2, 4, 5, 7, 16, 71}, n = 600;
     for (size_t i = 0; i < sizeof groups / sizeof *groups; i++) {
-        world w;
-        open_world(&w, (kin_kv_layout){i % 2 ? KIN_TYPE_Q8_0 : KIN_TYPE_F16, 1, 64, 64, false}, groups[i], 1, &n);
+        context w;
+        open_context(&w, (kin_kv_layout){i % 2 ? KIN_TYPE_Q8_0 : KIN_TYPE_F16, 1, 64, 64, false}, groups[i], 1, &n);
         manner m = plain();
         check_chunks(&w, n, m);
         m.window = 70;
         check_chunks(&w, 200, m);
-        close_world(&w);
+        close_context(&w);
     }
 }
 
 static void check_splits(kin_kv_layout kv, int group, int begin, int n_rows) {
     const int n = begin + n_rows;
-    world w;
+    context w;
     row rows[64];
-    open_world(&w, kv, group, 1, &n);
+    open_context(&w, kv, group, 1, &n);
     rows_of(0, begin, n, rows);
     for (int window = 0; window <= 700; window += 700) {
         manner m = plain();
@@ -388,7 +388,7 @@ static void check_splits(kin_kv_layout kv, int group, int begin, int n_rows) {
         }
         free(expected);
     }
-    close_world(&w);
+    close_context(&w);
 }
 
 static void a_row_has_the_same_bits_for_every_split_into_tasks(void **state) {
@@ -420,10 +420,10 @@ static void queries_of_a_head_that_exceed_a_tile_are_several_tasks(void **state)
 static void a_row_has_the_same_bits_wherever_its_blocks_stand(void **state) {
     (void)state;
     const int n[] = {700, 300};
-    world w;
+    context w;
     row r = {0, 699};
     manner m = plain();
-    open_world(&w, (kin_kv_layout){KIN_TYPE_F16, 2, 128, 128, false}, 4, 2, n);
+    open_context(&w, (kin_kv_layout){KIN_TYPE_F16, 2, 128, 128, false}, 4, 2, n);
     float *expected = results(&w, &r, 1, &m);
     for (uint64_t seed = 2; seed < 6; seed++) {
         place(&w, seed);
@@ -432,18 +432,18 @@ static void a_row_has_the_same_bits_wherever_its_blocks_stand(void **state) {
         free(out);
     }
     free(expected);
-    close_world(&w);
+    close_context(&w);
 }
 
 static void a_row_has_the_same_bits_beside_rows_of_other_sequences(void **state) {
     (void)state;
     enum { N = 90 };
     const int n[] = {700, 64, 1, 150};
-    world w;
+    context w;
     row rows[N];
     kin_rng rng;
     manner m = plain();
-    open_world(&w, (kin_kv_layout){KIN_TYPE_F16, 2, 64, 64, false}, 4, 4, n);
+    open_context(&w, (kin_kv_layout){KIN_TYPE_F16, 2, 64, 64, false}, 4, 4, n);
     kin_rng_seed(&rng, 3);
     for (int i = 0; i < N; i++) {
         int s = (int)(kin_rng_u64(&rng) % 4);
@@ -457,17 +457,17 @@ static void a_row_has_the_same_bits_beside_rows_of_other_sequences(void **state)
         free(out);
     }
     free(all);
-    close_world(&w);
+    close_context(&w);
 }
 
 static void what_unseen_cells_hold_changes_nothing(void **state) {
     (void)state;
     enum { N = 40, BEGIN = 90 };
     const int n = BEGIN + N;
-    world w;
+    context w;
     row rows[N];
     rows_of(0, BEGIN, n, rows);
-    open_world(&w, (kin_kv_layout){KIN_TYPE_F16, 2, 64, 64, false}, 1, 1, &n);
+    open_context(&w, (kin_kv_layout){KIN_TYPE_F16, 2, 64, 64, false}, 1, 1, &n);
     manner m = plain();
     m.window = 80;
     float *expected = results(&w, rows, N, &m); // cells beyond position 129 are NaN
@@ -483,15 +483,15 @@ static void what_unseen_cells_hold_changes_nothing(void **state) {
     for (size_t i = 0; i < N * width; i++) assert_true(isfinite(expected[i]));
     free(expected);
     free(out);
-    close_world(&w);
+    close_context(&w);
 }
 
 static void a_row_that_sees_nothing_gets_zeros(void **state) {
     (void)state;
     const int n = 1;
-    world w;
+    context w;
     float out[64];
-    open_world(&w, (kin_kv_layout){KIN_TYPE_F16, 1, 64, 64, false}, 1, 1, &n);
+    open_context(&w, (kin_kv_layout){KIN_TYPE_F16, 1, 64, 64, false}, 1, 1, &n);
     const int32_t n_cells = 0, *blocks = w.tables[0];
     kin_attention a = {.kv = w.kv,
                        .k = w.k,
@@ -507,7 +507,7 @@ static void a_row_that_sees_nothing_gets_zeros(void **state) {
                        .ldo = 64};
     best()->attend(&a, 0, kin_attention_plan(&a, 2));
     for (int i = 0; i < 64; i++) assert_true(out[i] == 0);
-    close_world(&w);
+    close_context(&w);
 }
 
 int main(void) {

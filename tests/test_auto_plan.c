@@ -22,7 +22,7 @@
 #include "testkit/head_eval.h"
 #include "tests/small_cluster.h"
 
-enum { N_DEVICES = 3, PATIENCE_MS = 60000 };
+enum { N_DEVICES = 3, TIMEOUT_MS = 60000 };
 
 // Facts of a device `speed` times as fast as a machine that takes 70 ms per token. Where plans are compared, machines differ by
 // far more than the round trips of a busy machine.
@@ -135,7 +135,7 @@ static void open_head(head *h, double speed, int n_expected) {
     o.calls = (kin_planner_calls){.ask = plans        ? plans
                                          : alternates ? alternate
                                                       : ask,
-                                  .take_measured = alternates ? always : measured,
+                                  .add_measured = alternates ? always : measured,
                                   .in_force = in_force,
                                   .left_out = plans || alternates ? NULL : left_out};
     o.planner = (kin_planner *)h;
@@ -194,7 +194,7 @@ static int layers_of(head *h, const char *name) {
 }
 
 static void wait_for_plan(head *h, const char *name) {
-    for (int ms = 0; ms < PATIENCE_MS && layers_of(h, name) < N_LAYER; ms += 50) usleep(50000);
+    for (int ms = 0; ms < TIMEOUT_MS && layers_of(h, name) < N_LAYER; ms += 50) usleep(50000);
 }
 
 // ---- claims
@@ -209,7 +209,7 @@ static void while_a_request_runs_it_is_measured_soon(void **state) {
     open_device(&fast, 1, "fast", 1000, kin_cluster_port(h.cluster));
     if (kin_cluster_begin(h.cluster, &err) != 0) fail_msg("%s", err.text);
     int n = 0;
-    for (; n < PATIENCE_MS / 50 && atomic_load(&h.n_measured) < 2; n++) usleep(50000);
+    for (; n < TIMEOUT_MS / 50 && atomic_load(&h.n_measured) < 2; n++) usleep(50000);
     kin_cluster_end(h.cluster);
     assert_true(n < 8000 / 50);
     close_device(&fast);
@@ -244,7 +244,7 @@ static void layers_go_where_the_facts_say(void **state) {
     assert_int_equal(layers_of(&h, "desk"), 0);
     assert_int_equal(kin_cluster_n_members(h.cluster), 2);
     expect_the_logits_of_one_machine(logits);
-    for (int ms = 0; ms < PATIENCE_MS && atomic_load(&n_said) == 0; ms += 50) usleep(50000);
+    for (int ms = 0; ms < TIMEOUT_MS && atomic_load(&n_said) == 0; ms += 50) usleep(50000);
     assert_int_equal(atomic_load(&n_said), 1); // the head logs which device is left out, and why
     close_device(&fast);
     close_device(&slow);
@@ -270,7 +270,7 @@ static void devices_alike_on_short_links_share_each_layer(void **state) {
     close_head(&h);
 }
 
-static void links_are_measured_between_all_who_meet(void **state) {
+static void links_are_measured_between_all_devices(void **state) {
     (void)state;
     static float logits[N_VOCAB];
     static device a, b;
@@ -322,7 +322,7 @@ static void from_the_other_end_where_one_does_not_get_through(void **state) {
     }
 }
 
-static void two_that_do_not_reach_each_other_compute_by_way_of_the_head(void **state) {
+static void two_that_do_not_reach_each_other_compute_through_the_head(void **state) {
     (void)state;
     static float logits[N_VOCAB];
     static device a, b;
@@ -344,7 +344,7 @@ static void two_that_do_not_reach_each_other_compute_by_way_of_the_head(void **s
 }
 
 // The far device knows only the near one's address.
-static void who_reaches_a_device_alone_joins_by_it(void **state) {
+static void a_head_that_only_one_device_reaches_is_joined_through_it(void **state) {
     (void)state;
     static float logits[N_VOCAB];
     static device near, far;
@@ -403,7 +403,7 @@ static void drift_has_the_planner_asked_again(void **state) {
     open_device(&d, 1, "fast", 1000, kin_cluster_port(h.cluster));
     request(&h, logits);
     int n_questions = atomic_load(&h.n_questions);
-    for (int ms = 0; ms < PATIENCE_MS && atomic_load(&h.n_questions) == n_questions; ms += 50) usleep(50000);
+    for (int ms = 0; ms < TIMEOUT_MS && atomic_load(&h.n_questions) == n_questions; ms += 50) usleep(50000);
     assert_int_equal(atomic_load(&h.n_questions), n_questions + 1);
     request(&h, logits); // the answer was the same plan, so nothing changed
     assert_int_equal(layers_of(&h, "fast"), N_LAYER);
@@ -435,10 +435,10 @@ int main(void) {
         cmocka_unit_test(while_a_request_runs_it_is_measured_soon),
         cmocka_unit_test(layers_go_where_the_facts_say),
         cmocka_unit_test(devices_alike_on_short_links_share_each_layer),
-        cmocka_unit_test(links_are_measured_between_all_who_meet),
+        cmocka_unit_test(links_are_measured_between_all_devices),
         cmocka_unit_test(from_the_other_end_where_one_does_not_get_through),
-        cmocka_unit_test(two_that_do_not_reach_each_other_compute_by_way_of_the_head),
-        cmocka_unit_test(who_reaches_a_device_alone_joins_by_it),
+        cmocka_unit_test(two_that_do_not_reach_each_other_compute_through_the_head),
+        cmocka_unit_test(a_head_that_only_one_device_reaches_is_joined_through_it),
         cmocka_unit_test(a_better_device_takes_over_between_requests),
         cmocka_unit_test(drift_has_the_planner_asked_again),
         cmocka_unit_test(no_request_is_lost_to_a_better_plan),

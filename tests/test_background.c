@@ -33,7 +33,7 @@ static void work_takes_a_twentieth_while_others_need_the_disk(void **state) {
     assert_true(rest(5000000, always, NULL) >= 19 * UINT64_C(5000000));
 }
 
-static void rest_ends_when_nobody_needs_it_or_work_is_to_stop(void **state) {
+static void rest_ends_when_it_is_not_needed_or_work_is_to_stop(void **state) {
     (void)state;
     const kin_time an_hour = UINT64_C(3600) * 1000000000; // a test that really rested would never end
     atomic_bool stop = true, go_on = false;
@@ -46,7 +46,7 @@ static void rest_ends_when_nobody_needs_it_or_work_is_to_stop(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(work_takes_a_twentieth_while_others_need_the_disk),
-        cmocka_unit_test(rest_ends_when_nobody_needs_it_or_work_is_to_stop),
+        cmocka_unit_test(rest_ends_when_it_is_not_needed_or_work_is_to_stop),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

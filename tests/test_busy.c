@@ -19,9 +19,9 @@ static void overlapping_work_is_one_interval(void **state) {
     kin_busy_begin(&b, 30);
     kin_busy_end(&b, 31);
     assert_int_equal(kin_busy_ns(&b, 100), 11);
-    assert_int_equal(kin_busy_take(&b, 100, got, 4), 2);
+    assert_int_equal(kin_busy_pop(&b, 100, got, 4), 2);
     assert_true(got[0].begin == 10 && got[0].end == 20 && got[1].begin == 30 && got[1].end == 31);
-    assert_int_equal(kin_busy_take(&b, 100, got, 4), 0);
+    assert_int_equal(kin_busy_pop(&b, 100, got, 4), 0);
     assert_int_equal(kin_busy_ns(&b, 100), 11);
 }
 
@@ -31,11 +31,11 @@ static void what_is_under_way_is_taken_in_pieces(void **state) {
     kin_interval got[4];
     kin_busy_begin(&b, 10);
     assert_int_equal(kin_busy_ns(&b, 15), 5);
-    assert_int_equal(kin_busy_take(&b, 16, got, 4), 1);
+    assert_int_equal(kin_busy_pop(&b, 16, got, 4), 1);
     assert_true(got[0].begin == 10 && got[0].end == 16);
-    assert_int_equal(kin_busy_take(&b, 16, got, 4), 0);
+    assert_int_equal(kin_busy_pop(&b, 16, got, 4), 0);
     kin_busy_end(&b, 20);
-    assert_int_equal(kin_busy_take(&b, 30, got, 4), 1);
+    assert_int_equal(kin_busy_pop(&b, 30, got, 4), 1);
     assert_true(got[0].begin == 16 && got[0].end == 20);
     assert_int_equal(kin_busy_ns(&b, 30), 10);
 }
@@ -48,9 +48,9 @@ static void the_last_intervals_are_kept_and_the_time_of_all(void **state) {
         kin_busy_begin(&b, 10 * t);
         kin_busy_end(&b, 10 * t + 3);
     }
-    assert_int_equal(kin_busy_take(&b, 1 << 20, got, 8), 8);
+    assert_int_equal(kin_busy_pop(&b, 1 << 20, got, 8), 8);
     assert_int_equal(got[0].begin, 10 * KIN_BUSY_KEPT);
-    assert_int_equal(kin_busy_take(&b, 1 << 20, got, KIN_BUSY_KEPT + 1), KIN_BUSY_KEPT - 8);
+    assert_int_equal(kin_busy_pop(&b, 1 << 20, got, KIN_BUSY_KEPT + 1), KIN_BUSY_KEPT - 8);
     assert_int_equal(got[KIN_BUSY_KEPT - 9].end, 10 * (2 * KIN_BUSY_KEPT - 1) + 3);
     assert_int_equal(kin_busy_ns(&b, 1 << 20), 3 * 2 * KIN_BUSY_KEPT);
 }

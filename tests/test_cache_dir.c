@@ -66,7 +66,7 @@ static void least_recently_used_leaves_first(void **state) {
     remove_folder(&f);
 }
 
-static void nobody_leaves_while_there_is_room(void **state) {
+static void no_entry_is_removed_while_there_is_room(void **state) {
     (void)state;
     folder f = make_folder();
     kin_err err;
@@ -281,7 +281,7 @@ static void pages_of_texts_are_an_entry_and_can_be_removed(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(least_recently_used_leaves_first),
-        cmocka_unit_test(nobody_leaves_while_there_is_room),
+        cmocka_unit_test(no_entry_is_removed_while_there_is_room),
         cmocka_unit_test(a_file_in_use_stays),
         cmocka_unit_test(more_than_the_cap_is_refused_and_removes_nothing),
         cmocka_unit_test(more_than_the_disk_is_refused_and_removes_nothing),

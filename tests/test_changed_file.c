@@ -128,7 +128,7 @@ static void set_written(const char *path, const struct stat *as) {
     assert_int_equal(utimensat(AT_FDCWD, path, times, 0), 0);
 }
 
-static void a_file_that_nobody_writes_to_is_the_same(void **state) {
+static void a_file_that_is_not_written_is_the_same(void **state) {
     fixture *f = *state;
     expect_same(f->gguf);
     expect_same(f->gguf);
@@ -175,7 +175,7 @@ static void a_time_of_writing_that_is_set_back_hides_nothing(void **state) {
     expect_changed(f->gguf, f->path);
 }
 
-static void a_file_that_another_one_replaces_by_a_rename_is_still_there_for_who_has_it_open(void **state) {
+static void a_file_that_a_rename_replaces_stays_readable_while_open(void **state) {
     fixture *f = *state;
     kin_err err;
     assert_int_equal(kin_gguf_check_names(f->gguf, &err), 0);
@@ -290,13 +290,13 @@ static void what_is_not_guarded_is_not_mended(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        WITH_MODEL(a_file_that_nobody_writes_to_is_the_same),
+        WITH_MODEL(a_file_that_is_not_written_is_the_same),
         WITH_MODEL(one_that_is_copied_over_has_changed),
         WITH_MODEL(one_that_is_patched_in_place_has_changed),
         WITH_MODEL(one_that_is_emptied_has_changed),
         WITH_MODEL(permissions_and_links_change_nothing),
         WITH_MODEL(a_time_of_writing_that_is_set_back_hides_nothing),
-        WITH_MODEL(a_file_that_another_one_replaces_by_a_rename_is_still_there_for_who_has_it_open),
+        WITH_MODEL(a_file_that_a_rename_replaces_stays_readable_while_open),
         WITH_MODEL(of_a_file_that_is_filled_only_the_end_counts),
         WITH_MODEL(each_version_of_a_file_has_a_number),
         cmocka_unit_test(a_part_that_changes_is_named),

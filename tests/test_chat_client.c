@@ -360,7 +360,7 @@ static bool not_yet_asked(void *user) {
     return goes_on;
 }
 
-static void a_silent_server_does_not_hold_up_who_stops(void **state) {
+static void a_silent_server_does_not_delay_stopping(void **state) {
     (void)state;
     static const char *const answers[] = {"", NULL};
     server s = {0};
@@ -445,7 +445,7 @@ int main(void) {
         cmocka_unit_test(answers_come_in_chunks_until_the_end_and_in_single_bytes),
         cmocka_unit_test(what_goes_wrong_is_said_and_the_text_so_far_is_kept),
         cmocka_unit_test(a_server_that_is_loading_is_waited_for),
-        cmocka_unit_test(a_silent_server_does_not_hold_up_who_stops),
+        cmocka_unit_test(a_silent_server_does_not_delay_stopping),
         cmocka_unit_test(a_server_that_never_says_what_it_is_is_given_up),
         cmocka_unit_test(a_certificate_must_be_trusted_and_of_the_host),
     };

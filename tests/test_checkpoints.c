@@ -133,20 +133,20 @@ static void make_text(text *t, int seed, int n_prompt, int n_made) {
 
 // ---- a ring whose members keep pages in DIR/0, DIR/1, ...; the head keeps the tokens in DIR/head
 
-typedef struct world {
+typedef struct context {
     kin_thread_ring *ring;
     kin_scheduler *s;
     kin_prefix_pages *pages; // NULL: nothing is on disks
-} world;
+} context;
 
-static void open_world(world *w, int n_members, int n_rounds, bool has_pages) {
+static void open_context(context *w, int n_members, int n_rounds, bool has_pages) {
     static char dirs[KIN_THREAD_RING_MEMBERS][80];
     const int n_layer = kin_small_model_n_layer(kind);
     kin_thread_ring_options o = {
         .n_members = n_members, .n_batch = n_batch, .n_ctx = N_CTX, .n_steps = n_members > 1 ? 8 : 1, .n_sequences = n_parallel};
     char head[80];
     kin_err err;
-    *w = (world){0};
+    *w = (context){0};
     for (int i = 0; i < n_members; i++) {
         o.shares[i] = (kin_layer_share){n_layer / n_members / n_rounds, 0};
         snprintf(dirs[i], sizeof dirs[i], "%s/%d", root, is_one_disk ? 0 : i);
@@ -172,7 +172,7 @@ static void open_world(world *w, int n_members, int n_rounds, bool has_pages) {
 }
 
 // Closes the ring like a process that ends: everything in memory is lost.
-static void close_world(world *w) {
+static void close_context(context *w) {
     kin_err err;
     if (kin_scheduler_settle(w->s, &err) != 0) fail_msg("%s", err.text);
     kin_scheduler_close(w->s);
@@ -180,26 +180,26 @@ static void close_world(world *w) {
     kin_thread_ring_close(w->ring);
 }
 
-static void submit(world *w, text *t) {
+static void submit(context *w, text *t) {
     const kin_generation_options o = {
         .prompt = t->prompt, .n_prompt = t->n_prompt, .next = next, .progress = progress, .ended = ended, .user = t};
     kin_err err;
     if (kin_scheduler_submit(w->s, &o, &t->g, &err) != 0) fail_msg("%s", err.text);
 }
 
-static void run(world *w) {
+static void run(context *w) {
     kin_err err;
     for (bool busy = true; busy;)
         if (kin_scheduler_step(w->s, &busy, &err) != 0) fail_msg("%s", err.text);
 }
 
 static void run_in(int n_members, int n_rounds, bool has_pages, text *t) {
-    world w;
-    open_world(&w, n_members, n_rounds, has_pages);
+    context w;
+    open_context(&w, n_members, n_rounds, has_pages);
     begin_text(t, t->n_most);
     submit(&w, t);
     run(&w);
-    close_world(&w);
+    close_context(&w);
     assert_int_equal(t->n_ended, 1);
     assert_int_equal(t->how, KIN_GENERATION_DONE);
 }
@@ -289,14 +289,14 @@ static replay play(int n_members, bool drops) {
     static text t, alone;
     static int32_t known[MAX_PROMPT + MAX_MADE];
     replay r = {0};
-    world w;
+    context w;
     int n = 0;
     make_text(&t, 5, N_SYSTEM, N_REPLY);
-    open_world(&w, n_members, 1, true);
+    open_context(&w, n_members, 1, true);
     for (int turn = 0; turn < N_TURNS; turn++) {
         if (turn == N_TURNS / 2) {
-            close_world(&w);
-            open_world(&w, n_members, 1, true);
+            close_context(&w);
+            open_context(&w, n_members, 1, true);
         }
         begin_text(&t, N_REPLY);
         submit(&w, &t);
@@ -316,7 +316,7 @@ static replay play(int n_members, bool drops) {
         for (int i = 0; i < t.n_made && !drops; i++) t.prompt[t.n_prompt++] = t.made[i];
         add_tokens(&t, 100 + turn, drops ? N_TURN : N_TURN - t.n_made);
     }
-    close_world(&w);
+    close_context(&w);
     for (int i = 0; i < n_members; i++) {
         char member[16];
         snprintf(member, sizeof member, "%d", i);
@@ -348,10 +348,10 @@ static void a_replay_without_replies_computes_little_twice(void **state) {
 // Short turns have checkpoints, too, though each is continued where it ended.
 static void short_turns_are_found_after_a_restart(void **state) {
     static text t;
-    world w;
+    context w;
     (void)state;
     make_text(&t, 17, 640, 10);
-    open_world(&w, 1, 1, true);
+    open_context(&w, 1, 1, true);
     for (int turn = 0; turn < 8; turn++) {
         begin_text(&t, 10);
         submit(&w, &t);
@@ -360,7 +360,7 @@ static void short_turns_are_found_after_a_restart(void **state) {
         for (int i = 0; i < t.n_made; i++) t.prompt[t.n_prompt++] = t.made[i];
         add_tokens(&t, turn, 20);
     }
-    close_world(&w);
+    close_context(&w);
     run_in(1, 1, true, &t);
     assert_in_range(t.n_cached, t.n_prompt - 128 - KIN_KV_CELLS - 30, t.n_prompt);
 }
@@ -385,7 +385,7 @@ static void check_restart(int n_members, int n_rounds, int n_members_then, int n
     expect_same(&second, &alone);
 }
 
-static void a_text_is_found_after_a_restart(void **state) {
+static void a_sequence_is_found_after_a_restart(void **state) {
     (void)state;
     check_restart(1, 1, 1, 1);
     check_restart(3, 1, 3, 1);
@@ -412,14 +412,14 @@ enum { N_TEXTS = 6 };
 // Runs all texts at once, and expects those of `alone`. Returns how many began at the end of their prompt.
 static int run_all(int n_members, int n_rounds, text *texts, const text *alone) {
     int n_found = 0;
-    world w;
-    open_world(&w, n_members, n_rounds, true);
+    context w;
+    open_context(&w, n_members, n_rounds, true);
     for (int i = 0; i < N_TEXTS; i++) {
         begin_text(&texts[i], texts[i].n_most);
         submit(&w, &texts[i]);
     }
     run(&w);
-    close_world(&w);
+    close_context(&w);
     for (int i = 0; i < N_TEXTS; i++) {
         expect_same(&texts[i], &alone[i]);
         n_found += texts[i].n_cached == end_of(&texts[i]);
@@ -475,15 +475,15 @@ static void a_lost_ring_s_text_goes_on_at_the_last_checkpoint(void **state) {
     make_text(&t, 9, 1000, 500);
     alone = t;
     run_in(1, 1, false, &alone);
-    world w, then;
+    context w, then;
     kin_err err;
     bool busy = true;
-    open_world(&w, 3, 1, true);
+    open_context(&w, 3, 1, true);
     begin_text(&t, t.n_most);
     submit(&w, &t);
     while (t.n_made < 300) assert_int_equal(kin_scheduler_step(w.s, &busy, &err), 0);
     assert_int_equal(kin_scheduler_settle(w.s, &err), 0);
-    open_world(&then, 2, 1, true);
+    open_context(&then, 2, 1, true);
     kin_thread_ring_close(w.ring); // what it has kept is written
     kin_prefix_pages_forget(w.pages, t.prompt, 0);
     assert_int_equal(kin_scheduler_set_head(w.s, kin_thread_ring_head(then.ring), &err), 0);
@@ -492,7 +492,7 @@ static void a_lost_ring_s_text_goes_on_at_the_last_checkpoint(void **state) {
     const kin_scheduler_stats stats = kin_scheduler_get_stats(w.s);
     kin_scheduler_close(w.s);
     kin_prefix_pages_close(w.pages);
-    close_world(&then);
+    close_context(&then);
     print_message("             %d tokens computed again, %d loaded\n", (int)stats.n_replayed_tokens, (int)stats.n_loaded_tokens);
     expect_same(&t, &alone);
     assert_int_equal(stats.n_loaded_tokens, 1280);
@@ -591,11 +591,11 @@ static int kind_at(const text *t, int n) {
 // Their states are never stored, so they wait for it for many steps.
 static void marks_at_gaps_evict_no_other_conversation(void **state) {
     static text texts[3], longer;
-    world w;
+    context w;
     (void)state;
     has_no_disk = true;
     gap = 128;
-    open_world(&w, 1, 1, true);
+    open_context(&w, 1, 1, true);
     for (int i = 0; i < 3; i++) {
         make_text(&texts[i], 40 + i, 300, 5);
         submit(&w, &texts[i]);
@@ -610,7 +610,7 @@ static void marks_at_gaps_evict_no_other_conversation(void **state) {
         run(&w);
         assert_true(texts[i].n_cached >= end_of(&texts[i]));
     }
-    close_world(&w);
+    close_context(&w);
 }
 
 static void checkpoints_of_a_disk_that_was_away_are_used_again(void **state) {
@@ -668,13 +668,13 @@ static void states_of_a_wrong_step_leave_the_disks(void **state) {
     float nan[64], good[64];
     kin_err err;
     bool busy = true;
-    world w;
+    context w;
     (void)state;
     for (int i = 0; i < 64; i++) nan[i] = NAN;
     make_text(&t, 19, 700, 40);
     alone = t;
     run_in(1, 1, false, &alone);
-    open_world(&w, 1, 1, true);
+    open_context(&w, 1, 1, true);
     begin_text(&t, t.n_most);
     submit(&w, &t);
     while (t.n_made < 20) assert_int_equal(kin_scheduler_step(w.s, &busy, &err), 0);
@@ -685,7 +685,7 @@ static void states_of_a_wrong_step_leave_the_disks(void **state) {
     while (kin_scheduler_get_stats(w.s).n_running == 0) assert_int_equal(kin_scheduler_step(w.s, &busy, &err), 0);
     assert_int_equal(bytes_on_disk("0"), 0);
     run(&w);
-    close_world(&w);
+    close_context(&w);
     expect_same(&t, &alone);
     assert_true(bytes_on_disk("0") >= formula(t.n_prompt / KIN_KV_CELLS, 0));
 }
@@ -862,19 +862,19 @@ static void large_states_are_kept_in_several_requests(void **state) {
     if (kin_kv_open(&kv, &hp, &o, on_cpu, &cpu, &err) != 0) fail_msg("%s", err.text);
     if (kin_kv_pages_open(&pages, kv, &(kin_border_rows){0}, &disk, variant, &err) != 0) fail_msg("%s", err.text);
     assert_int_equal(kin_kv_load(kv, 0, 0, 1, true, &err), 0);
-    assert_int_equal(kin_kv_pages_take(pages, kv, &r, &err), KIN_FAIL);
+    assert_int_equal(kin_kv_pages_handle(pages, kv, &r, &err), KIN_FAIL);
     assert_non_null(strstr(err.text, "no states at the end of block 1"));
     assert_int_equal(kin_kv_load(kv, 0, 1, 1, true, &err), 0);
     for (int il = 0; il < 9; il++) kin_kv_layer_states(kv, il)[7] = (float)il + 0.5f;
-    while (kin_kv_pages_take(pages, kv, &r, &err) == 0) n_requests++;
+    while (kin_kv_pages_handle(pages, kv, &r, &err) == 0) n_requests++;
     assert_int_equal(n_requests, 2);
     r.has_states = false;
-    assert_int_equal(kin_kv_pages_take(pages, kv, &r, &err), 1);
+    assert_int_equal(kin_kv_pages_handle(pages, kv, &r, &err), 1);
     kin_kv_pages_close(pages);
     if (kin_kv_pages_open(&pages, kv, &(kin_border_rows){0}, &disk, variant, &err) != 0) fail_msg("%s", err.text);
     assert_int_equal(kin_kv_load(kv, 1, 0, 1, false, &err), 0);
     r = (kin_page_request){.loads = true, .has_states = true, .seq = 1, .first = 1, .n = 1, .keys = {{{5}}}};
-    assert_int_equal(kin_kv_pages_take(pages, kv, &r, &err), 1);
+    assert_int_equal(kin_kv_pages_handle(pages, kv, &r, &err), 1);
     const size_t at = kin_state_floats(&hp); // the second state
     for (int il = 0; il < 9; il++) assert_true(kin_kv_layer_states(kv, il)[at + 7] == (float)il + 0.5f);
     kin_kv_pages_close(pages);
@@ -931,7 +931,7 @@ int main(void) {
 #define ON_DISK(test) cmocka_unit_test_setup_teardown(test, make_root, remove_root)
     const struct CMUnitTest tests[] = {
         ON_DISK(the_disk_has_pages_and_the_states_of_checkpoints),
-        ON_DISK(a_text_is_found_after_a_restart),
+        ON_DISK(a_sequence_is_found_after_a_restart),
         ON_DISK(steps_of_few_tokens_reach_checkpoints),
         ON_DISK(another_ring_finds_what_a_ring_has_stored),
         ON_DISK(texts_are_loaded_beside_each_other),

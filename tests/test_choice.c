@@ -35,7 +35,7 @@ static void listen(heard *h, kin_chat_known format, const char *reply, size_t pi
     kin_err err;
     *h = (heard){0};
     assert_int_equal(kin_choice_open(&c, demo.session.vocab, &request, &options, &err), 0);
-    c.take = hear;
+    c.on_events = hear;
     c.user = h;
     for (size_t at = 0, len = strlen(reply); at < len && !kin_choice_is_cut(&c); at += piece)
         assert_int_equal(kin_choice_push(&c, -1, (kin_str){reply + at, len - at < piece ? len - at : piece}, &err), 0);

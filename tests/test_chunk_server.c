@@ -1,5 +1,5 @@
 // The chunk server serves good clients whatever the bad ones request: fairly, within its limits, and only what it may give.
-#include "tests/fetch_world.h"
+#include "tests/fetch_context.h"
 
 // ---- clients
 
@@ -20,7 +20,7 @@ static void on_raw_opened(void *user, kin_link *link) {
     kin_link_send(link, KIN_FRAME_OPEN, 0, 1, &(kin_frame_part){bytes, kin_proto_encode_open(bytes, sizeof bytes, &hello)});
 }
 
-static raw *connect_raw_to(world *w, uint16_t port, uv_loop_t *loop) {
+static raw *connect_raw_to(context *w, uint16_t port, uv_loop_t *loop) {
     static const kin_link_callbacks callbacks = {.opened = on_raw_opened, .frame = on_raw_frame, .closed = forget_raw};
     kin_link_options o = kin_link_options_default(w->tls);
     raw *r = &w->raws[w->n_raws++];
@@ -31,11 +31,11 @@ static raw *connect_raw_to(world *w, uint16_t port, uv_loop_t *loop) {
     return r;
 }
 
-static raw *connect_raw_on(world *w, uv_loop_t *loop) {
+static raw *connect_raw_on(context *w, uv_loop_t *loop) {
     return connect_raw_to(w, w->head.port, loop);
 }
 
-static raw *connect_raw(world *w) {
+static raw *connect_raw(context *w) {
     return connect_raw_on(w, &w->loop);
 }
 
@@ -54,8 +54,8 @@ static void expect_closed(raw *r, const char *words) {
 
 // ---- claims
 
-static void who_asks_for_what_cannot_be_loses_the_link_and_nobody_else(void **state) {
-    world *w = *state;
+static void only_the_peer_that_asks_for_the_impossible_loses_its_link(void **state) {
+    context *w = *state;
     const uint8_t *model = w->manifest.hash;
     uint8_t other[32] = {[31] = 1};
     uint32_t last = w->manifest.n_chunks - 1;
@@ -100,15 +100,15 @@ static bool is_of_ends_alone(const kin_model *m, uint64_t begin, uint64_t end) {
     return !is_header;
 }
 
-static void what_stays_on_the_head_is_given_to_nobody(void **state) {
-    world *w = *state;
+static void what_stays_on_the_head_is_never_sent(void **state) {
+    context *w = *state;
     uint32_t n = w->manifest.n_chunks, n_private = 0;
     bool *is_private = calloc(n, sizeof *is_private);
     kin_model model;
     kin_err err;
     assert_int_equal(kin_model_open(&model, w->path[0], &err), 0);
     assert_int_equal(kin_ranges_private(model.gguf, &w->manifest, is_private, &err), 0);
-    kin_chunk_store_withhold_take(w->head.chunks, is_private);
+    kin_chunk_store_set_private(w->head.chunks, is_private);
     node *d = &w->devices[0];
     d->windows = kin_windows_one(0, N_LAYER, 0);
     open_chunk_server(d, 0);
@@ -144,7 +144,7 @@ static void what_stays_on_the_head_is_given_to_nobody(void **state) {
 }
 
 static void a_part_of_a_chunk_can_be_asked_for(void **state) {
-    world *w = *state;
+    context *w = *state;
     raw *r = connect_raw(w);
     send_get(r, w->manifest.hash, 1, CHUNK - 10, 10);
     RUN_UNTIL(w, r->n_data == 1);
@@ -154,7 +154,7 @@ static void a_part_of_a_chunk_can_be_asked_for(void **state) {
 }
 
 static void without_a_store_everything_is_lacking(void **state) {
-    world *w = *state;
+    context *w = *state;
     raw *r = connect_raw(w);
     kin_chunk_server_set_store(w->head.server, NULL);
     send_get(r, w->manifest.hash, 3, 0, 10);
@@ -169,7 +169,7 @@ static void without_a_store_everything_is_lacking(void **state) {
 }
 
 static void what_is_asked_for_when_the_store_goes_is_lacking(void **state) {
-    world *w = *state;
+    context *w = *state;
     raw *r = connect_raw(w);
     for (int i = 0; i < 10; i++) send_get(r, w->manifest.hash, (uint32_t)i, 0, CHUNK);
     RUN_UNTIL(w, r->n_data > 0);
@@ -178,7 +178,7 @@ static void what_is_asked_for_when_the_store_goes_is_lacking(void **state) {
 }
 
 static void links_take_turns(void **state) {
-    world *w = *state;
+    context *w = *state;
     raw *a = connect_raw(w), *b = connect_raw(w);
     for (int i = 0; i < 16; i++) send_get(a, w->manifest.hash, (uint32_t)i, 0, CHUNK);
     RUN_UNTIL(w, a->n_data > 0);
@@ -189,8 +189,8 @@ static void links_take_turns(void **state) {
 }
 
 // The client's loop stands still, so nothing is read there.
-static void who_is_slow_to_take_is_read_for_no_further_than_its_queue(void **state) {
-    world *w = *state;
+static void a_slow_client_is_read_for_no_further_than_its_queue(void **state) {
+    context *w = *state;
     uv_loop_t loop;
     uv_loop_init(&loop);
     raw *r = connect_raw_on(w, &loop);
@@ -211,7 +211,7 @@ static void who_is_slow_to_take_is_read_for_no_further_than_its_queue(void **sta
 }
 
 static void so_many_links_and_no_more(void **state) {
-    world *w = *state;
+    context *w = *state;
     kin_chunk_server_options o = kin_chunk_server_options_default();
     kin_err err;
     o.n_links = 2;
@@ -227,7 +227,7 @@ static void so_many_links_and_no_more(void **state) {
 }
 
 static void a_share_can_be_closed_while_the_disk_is_read(void **state) {
-    world *w = *state;
+    context *w = *state;
     for (int i = 0; i < 6; i++) {
         raw *r = connect_raw(w);
         for (int k = 0; k < 10; k++) send_get(r, w->manifest.hash, (uint32_t)k, 0, CHUNK);
@@ -253,28 +253,28 @@ static void many_hashes_come_in_several_messages(void **state) {
     assert_int_equal(kin_manifest_finish(&from, NULL, &err), 0);
     for (int i = 0; i < 3; i++, first += m.n_hashes) {
         kin_manifest_transfer_give(&m, &from, first);
-        assert_int_equal(kin_manifest_transfer_take(&to, &n_taken, &m, 1, &size, &err),
+        assert_int_equal(kin_manifest_transfer_add(&to, &n_taken, &m, 1, &size, &err),
                          i < 2 ? KIN_MANIFEST_TRANSFER_MORE : KIN_MANIFEST_TRANSFER_WHOLE);
     }
     assert_int_equal(kin_manifest_finish(&to, from.hash, &err), 0);
     kin_manifest_transfer_give(&m, &from, 5);
-    assert_int_equal(kin_manifest_transfer_take(&to, &n_taken, &m, 1, &size, &err), KIN_MANIFEST_TRANSFER_BAD);
+    assert_int_equal(kin_manifest_transfer_add(&to, &n_taken, &m, 1, &size, &err), KIN_MANIFEST_TRANSFER_BAD);
     assert_string_equal(err.text, "its messages with the model's hashes are inconsistent");
     kin_manifest_fini(&to);
-    assert_int_equal(kin_manifest_transfer_take(&to, &n_taken, &m, 2, &size, &err), KIN_MANIFEST_TRANSFER_BAD);
+    assert_int_equal(kin_manifest_transfer_add(&to, &n_taken, &m, 2, &size, &err), KIN_MANIFEST_TRANSFER_BAD);
     assert_string_equal(err.text, "the model has 2 files, but the manifest lists 1");
     kin_manifest_fini(&from);
 }
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        TEST(who_asks_for_what_cannot_be_loses_the_link_and_nobody_else),
-        TEST(what_stays_on_the_head_is_given_to_nobody),
+        TEST(only_the_peer_that_asks_for_the_impossible_loses_its_link),
+        TEST(what_stays_on_the_head_is_never_sent),
         TEST(a_part_of_a_chunk_can_be_asked_for),
         TEST(without_a_store_everything_is_lacking),
         TEST(what_is_asked_for_when_the_store_goes_is_lacking),
         TEST(links_take_turns),
-        cmocka_unit_test_setup_teardown(who_is_slow_to_take_is_read_for_no_further_than_its_queue, open_large_world, close_world),
+        cmocka_unit_test_setup_teardown(a_slow_client_is_read_for_no_further_than_its_queue, open_large_context, close_context),
         TEST(so_many_links_and_no_more),
         TEST(a_share_can_be_closed_while_the_disk_is_read),
         cmocka_unit_test(many_hashes_come_in_several_messages),

@@ -20,7 +20,7 @@
 #include "testkit/head_eval.h"
 #include "tests/small_cluster.h"
 
-enum { N_TOKENS = 3, PATIENCE_MS = 60000 };
+enum { N_TOKENS = 3, TIMEOUT_MS = 60000 };
 
 static const kin_key other_key = {{8}};
 
@@ -77,7 +77,7 @@ static bool is_text(const json_t *o, const char *name, const char *text) {
 static json_t *report_when(uint16_t port, double n_tokens) {
     kin_time begun = kin_clock_now();
     json_t *report = report_of(port, 2);
-    while (number(device_in(report, 0), "tokens") < n_tokens && kin_clock_ms(begun, kin_clock_now()) < PATIENCE_MS) {
+    while (number(device_in(report, 0), "tokens") < n_tokens && kin_clock_ms(begun, kin_clock_now()) < TIMEOUT_MS) {
         json_decref(report);
         report = report_of(port, 1);
     }
@@ -147,7 +147,7 @@ static void a_head_goes_on_while_its_planner_thinks(void **state) {
     static device anna;
     thinker t = {0};
     kin_cluster_options o = cluster_options(1);
-    o.calls = (kin_planner_calls){.ask = think, .take_measured = think_of_what_was_measured};
+    o.calls = (kin_planner_calls){.ask = think, .add_measured = think_of_what_was_measured};
     o.planner = (kin_planner *)&t;
     t.cluster = open_small_cluster(&o);
     open_device(&anna, 0, kin_cluster_port(t.cluster));
@@ -183,7 +183,7 @@ static void a_head_reports_all_members_and_draws_what_they_did(void **state) {
         assert_true(bars_of(t, row, KIN_PROTO_EVENT_SEND) >= 2 * N_TOKENS - 1);
     }
 
-    kin_head_count_texts(kin_cluster_head(c), 1, 0); // as a scheduler does
+    kin_head_count_sequences(kin_cluster_head(c), 1, 0); // as a scheduler does
     report = report_when(kin_cluster_port(c), 4 + N_TOKENS);
     const json_t *head = json_object_get(report, "head"), *device = device_in(report, 0), *own = device_in(report, 1);
     assert_true(is_text(head, "name", "desk") && is_text(head, "state", "serving") && is_text(head, "model", "random"));
@@ -235,7 +235,7 @@ static void on_wait(void *user) {
     if (++w->n == 2) open_device(&w->device, 0, kin_cluster_port(w->cluster));
 }
 
-static void who_waits_for_the_ring_is_called_meanwhile(void **state) {
+static void a_request_that_waits_for_the_ring_is_called_meanwhile(void **state) {
     (void)state;
     static caller w;
     kin_err err;
@@ -275,7 +275,7 @@ static void this_process_is_told_as_others_are_once_for_each_question(void **sta
     free(r.text);
 }
 
-static void who_has_no_key_sees_nothing(void **state) {
+static void a_peer_without_the_key_sees_nothing(void **state) {
     (void)state;
     kin_cluster *c = open_cluster(NULL);
     kin_err err;
@@ -311,7 +311,7 @@ static void *look(void *arg) {
 static bool sees(uint16_t port, bool ok, const char *sentence) {
     kin_time begun = kin_clock_now();
     bool is_so = false;
-    while (!is_so && kin_clock_ms(begun, kin_clock_now()) < PATIENCE_MS) {
+    while (!is_so && kin_clock_ms(begun, kin_clock_now()) < TIMEOUT_MS) {
         char *text = NULL;
         kin_err err;
         bool got = observe_at(port, &key, 1, &text, &err) == 0;
@@ -426,9 +426,9 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_head_reports_all_members_and_draws_what_they_did),
         cmocka_unit_test(a_head_goes_on_while_its_planner_thinks),
-        cmocka_unit_test(who_waits_for_the_ring_is_called_meanwhile),
+        cmocka_unit_test(a_request_that_waits_for_the_ring_is_called_meanwhile),
         cmocka_unit_test(this_process_is_told_as_others_are_once_for_each_question),
-        cmocka_unit_test(who_has_no_key_sees_nothing),
+        cmocka_unit_test(a_peer_without_the_key_sees_nothing),
         cmocka_unit_test(one_observer_too_many_is_told_so),
         cmocka_unit_test(a_head_that_is_none_is_an_error),
         cmocka_unit_test(a_device_is_no_head),

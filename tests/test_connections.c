@@ -2,13 +2,13 @@
 #include "cluster/connections.h"
 #include "net/endpoint.h"
 #include "pure/proto/message.h"
-#include "tests/link_world.h"
+#include "tests/link_context.h"
 
 enum { N_MEMBERS = 3, LONG = KIN_PROTO_MAX_REASON };
 
-// Static in each test: its callbacks run until the world is closed, also after a failed assertion.
+// Static in each test: its callbacks run until the context is closed, also after a failed assertion.
 typedef struct party {
-    world *w;
+    context *w;
     kin_connections *connections;
     end device[N_MEMBERS];
     uint32_t number[N_MEMBERS];
@@ -26,7 +26,7 @@ static void on_lost(void *user, uint32_t number, const char *reason) {
     snprintf(p->why, sizeof p->why, "%s", reason);
 }
 
-static void open_party(party *p, world *w) {
+static void open_party(party *p, context *w) {
     static const kin_connections_callbacks of_crew = {.message = on_message, .lost = on_lost};
     kin_err err;
     *p = (party){.w = w};
@@ -46,8 +46,8 @@ static void close_party(party *p) {
 }
 
 // All devices get an END; the first does not read it.
-static void who_does_not_read_what_must_arrive_loses_its_link(void **state) {
-    world *w = *state;
+static void a_peer_that_does_not_read_required_messages_loses_its_link(void **state) {
+    context *w = *state;
     w->o.link.queue_max = 1 << 16;
     static party p;
     kin_proto_message m = {.type = KIN_FRAME_END};
@@ -87,7 +87,7 @@ static kin_proto_have heard(const end *e) {
 }
 
 static void a_device_is_where_it_says_and_at_last_where_it_is_seen(void **state) {
-    world *w = *state;
+    context *w = *state;
     static party p;
     kin_proto_endpoint to;
     kin_proto_message m = {.type = KIN_FRAME_DEVICE, .device = {.n_threads = 1, .endpoint = {77, 1, {"10.0.0.9"}}}};
@@ -108,7 +108,7 @@ static void a_device_is_where_it_says_and_at_last_where_it_is_seen(void **state)
 }
 
 static void an_answer_to_an_earlier_question_is_none_to_a_later_one(void **state) {
-    world *w = *state;
+    context *w = *state;
     static party p;
     kin_proto_endpoint to;
     kin_proto_message facts = {.type = KIN_FRAME_DEVICE, .device = {.n_threads = 1, .endpoint = {77, 1, {"10.0.0.9"}}}};
@@ -133,8 +133,8 @@ static void an_answer_to_an_earlier_question_is_none_to_a_later_one(void **state
     close_party(&p);
 }
 
-static void who_goes_is_said_to_have_gone(void **state) {
-    world *w = *state;
+static void a_device_that_goes_is_reported_as_gone(void **state) {
+    context *w = *state;
     static party p;
     open_party(&p, w);
     static const uint8_t bits[2] = {5, 1};
@@ -152,7 +152,7 @@ static void who_goes_is_said_to_have_gone(void **state) {
     assert_int_equal(gone.endpoint.n_addresses, 0);
     assert_memory_equal(&gone.id, &have.id, sizeof have.id);
     assert_memory_equal(&gone.model, &have.model, sizeof have.model);
-    kin_connections_tell(p.connections, p.number[2]); // nothing is left to tell
+    kin_connections_send_haves(p.connections, p.number[2]); // nothing is left to tell
     run_for(w, 30);
     assert_int_equal(p.device[2].n_frames, 2);
     close_party(&p);
@@ -160,7 +160,7 @@ static void who_goes_is_said_to_have_gone(void **state) {
 
 // A device that has the whole model offers it once.
 static void an_offer_that_finds_no_room_is_sent_later(void **state) {
-    world *w = *state;
+    context *w = *state;
     static party p;
     open_party(&p, w);
     static const uint8_t bits[2 * LONG]; // longer than an END, so that there is no room for it
@@ -192,11 +192,13 @@ static void an_offer_that_finds_no_room_is_sent_later(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test_setup_teardown(who_does_not_read_what_must_arrive_loses_its_link, open_pair_world, close_world),
-        cmocka_unit_test_setup_teardown(a_device_is_where_it_says_and_at_last_where_it_is_seen, open_pair_world, close_world),
-        cmocka_unit_test_setup_teardown(an_answer_to_an_earlier_question_is_none_to_a_later_one, open_pair_world, close_world),
-        cmocka_unit_test_setup_teardown(an_offer_that_finds_no_room_is_sent_later, open_pair_world, close_world),
-        cmocka_unit_test_setup_teardown(who_goes_is_said_to_have_gone, open_pair_world, close_world),
+        cmocka_unit_test_setup_teardown(a_peer_that_does_not_read_required_messages_loses_its_link, open_pair_context,
+                                        close_context),
+        cmocka_unit_test_setup_teardown(a_device_is_where_it_says_and_at_last_where_it_is_seen, open_pair_context, close_context),
+        cmocka_unit_test_setup_teardown(an_answer_to_an_earlier_question_is_none_to_a_later_one, open_pair_context,
+                                        close_context),
+        cmocka_unit_test_setup_teardown(an_offer_that_finds_no_room_is_sent_later, open_pair_context, close_context),
+        cmocka_unit_test_setup_teardown(a_device_that_goes_is_reported_as_gone, open_pair_context, close_context),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,7 +1,7 @@
 // A dial (net/dial.h): every way in which OPEN is answered, or not.
 #include "net/dial.h"
 #include "pure/proto/versions.h"
-#include "tests/link_world.h"
+#include "tests/link_context.h"
 
 enum { SHORT_MS = 1000 }; // enough for a handshake, even on a busy machine
 
@@ -42,7 +42,7 @@ static void answer_open(end *e) {
     }
 }
 
-static void serve(world *w) {
+static void serve(context *w) {
     for (int i = 0; i < w->n_ends; i++) {
         end *e = &w->ends[i];
         if (e->on_frame) continue;
@@ -81,7 +81,7 @@ static void failed(void *user, const kin_dial_failure *failure) {
 
 static const kin_dial_callbacks told = {accepted, failed};
 
-static kin_dial_options options_of(world *w) {
+static kin_dial_options options_of(context *w) {
     kin_dial_options o = kin_dial_options_default(w->tls);
     o.link.transport = w->o.link.transport;
     o.link.handshake_ms = HANDSHAKE_MS;
@@ -89,11 +89,11 @@ static kin_dial_options options_of(world *w) {
     o.open = (kin_proto_open){.role = KIN_PROTO_FETCH, .id = own_id, .name = "anna", .version = "test"};
     o.epoch = 3;
     o.answers = peer_id;
-    o.limit_ms = PATIENCE_MS;
+    o.limit_ms = TIMEOUT_MS;
     return o;
 }
 
-static kin_dial *start(world *w, const kin_dial_options *o, outcome *out) {
+static kin_dial *start(context *w, const kin_dial_options *o, outcome *out) {
     kin_dial *d;
     kin_err err;
     *out = (outcome){.link.w = w};
@@ -102,7 +102,7 @@ static kin_dial *start(world *w, const kin_dial_options *o, outcome *out) {
     return d;
 }
 
-static outcome dial(world *w, const kin_dial_options *o, manner manner, const kin_proto_id *id) {
+static outcome dial(context *w, const kin_dial_options *o, manner manner, const kin_proto_id *id) {
     static outcome out;
     the_manner = manner;
     the_id = *id;
@@ -113,7 +113,7 @@ static outcome dial(world *w, const kin_dial_options *o, manner manner, const ki
     return out;
 }
 
-static void expect_failure(world *w, const kin_dial_options *o, manner manner, const kin_proto_id *id, kin_dial_end end,
+static void expect_failure(context *w, const kin_dial_options *o, manner manner, const kin_proto_id *id, kin_dial_end end,
                            const char *sentence) {
     outcome out = dial(w, o, manner, id);
     assert_false(out.ok);
@@ -124,7 +124,7 @@ static void expect_failure(world *w, const kin_dial_options *o, manner manner, c
 // ---- claims
 
 static void an_accepted_link_is_the_owners(void **state) {
-    world *w = *state;
+    context *w = *state;
     outcome out;
     kin_dial_options o = options_of(w);
     the_manner = ACCEPTING;
@@ -144,8 +144,8 @@ static void an_accepted_link_is_the_owners(void **state) {
     assert_int_equal(out.n, 1);
 }
 
-static void whoever_answers_will_do_where_nobody_is_named(void **state) {
-    world *w = *state;
+static void any_peer_may_answer_if_none_is_named(void **state) {
+    context *w = *state;
     kin_dial_options o = options_of(w);
     o.answers = (kin_proto_id){{0}};
     outcome out = dial(w, &o, ACCEPTING, &other_id);
@@ -157,7 +157,7 @@ static void whoever_answers_will_do_where_nobody_is_named(void **state) {
 }
 
 static void a_peer_that_is_named_is_said_though_another_one_answers(void **state) {
-    world *w = *state;
+    context *w = *state;
     kin_dial_options o = options_of(w);
     o.open.peer = other_id; // through the head's relay
     outcome out = dial(w, &o, ACCEPTING, &peer_id);
@@ -167,7 +167,7 @@ static void a_peer_that_is_named_is_said_though_another_one_answers(void **state
 }
 
 static void an_answer_with_another_id_is_not_believed(void **state) {
-    world *w = *state;
+    context *w = *state;
     kin_dial_options o = options_of(w);
     expect_failure(w, &o, ACCEPTING, &other_id, KIN_DIAL_WRONG, "another device, 'bob', answers at its address");
     expect_failure(w, &o, ACCEPTING, &own_id, KIN_DIAL_WRONG, "its address leads back to this device");
@@ -175,7 +175,7 @@ static void an_answer_with_another_id_is_not_believed(void **state) {
 }
 
 static void what_is_no_answer_is_said(void **state) {
-    world *w = *state;
+    context *w = *state;
     kin_dial_options o = options_of(w);
     expect_failure(w, &o, REFUSING, &peer_id, KIN_DIAL_REFUSED, "busy: no place");
     expect_failure(w, &o, UNEXPECTED, &peer_id, KIN_DIAL_WRONG, "it sent STATUS_WANTED before ACCEPT");
@@ -185,7 +185,7 @@ static void what_is_no_answer_is_said(void **state) {
 }
 
 static void a_dial_always_ends(void **state) {
-    world *w = *state;
+    context *w = *state;
     kin_dial_options o = options_of(w);
     o.limit_ms = SHORT_MS;
     expect_failure(w, &o, MUTE, &peer_id, KIN_DIAL_LOST, "it does not answer OPEN");
@@ -205,14 +205,14 @@ static int open_deaf(uint16_t *port) {
     return fd;
 }
 
-static void who_is_no_kin_is_left(void **state) {
-    world *w = *state;
+static void a_peer_that_is_not_kin_is_left(void **state) {
+    context *w = *state;
     outcome out;
     kin_dial_options o = options_of(w);
     int fd = open_deaf(&o.to.port);
     o.limit_ms = SHORT_MS;
     expect_failure(w, &o, MUTE, &peer_id, KIN_DIAL_LOST, "no answer in time"); // the handshake's own limit is longer
-    o.limit_ms = PATIENCE_MS;
+    o.limit_ms = TIMEOUT_MS;
     start(w, &o, &out);
     int left = accept(fd, NULL, NULL), other = accept(fd, NULL, NULL);
     assert_int_equal(send(other, "HTTP/1.1 200 OK\r\n\r\n", 19, MSG_NOSIGNAL), 19);
@@ -228,14 +228,14 @@ static void who_is_no_kin_is_left(void **state) {
 }
 
 static void another_key_is_told_apart(void **state) {
-    world *w = *state;
+    context *w = *state;
     kin_dial_options o = options_of(w);
     o.link.tls = w->other_tls;
     expect_failure(w, &o, ACCEPTING, &peer_id, KIN_DIAL_OTHER_KEY, "the other side has another key");
 }
 
 static void addresses_are_tried_until_the_right_one_answers(void **state) {
-    world *w = *state;
+    context *w = *state;
     kin_dial_options o = options_of(w);
     o.to = (kin_proto_endpoint){w->port, 2, {"nowhere.invalid", "127.0.0.1"}};
     outcome out = dial(w, &o, ACCEPTING, &peer_id);
@@ -256,7 +256,7 @@ static void addresses_are_tried_until_the_right_one_answers(void **state) {
 }
 
 static void a_cancelled_dial_says_nothing(void **state) {
-    world *w = *state;
+    context *w = *state;
     outcome out;
     kin_dial_options o = options_of(w);
     the_manner = MUTE;
@@ -284,17 +284,17 @@ static void a_cancelled_dial_says_nothing(void **state) {
 }
 
 int main(void) {
-#define TEST(name) cmocka_unit_test_setup_teardown(name, open_pair_world, close_world)
-#define TCP_TEST(name) cmocka_unit_test_setup_teardown(name, open_world, close_world)
+#define TEST(name) cmocka_unit_test_setup_teardown(name, open_pair_context, close_context)
+#define TCP_TEST(name) cmocka_unit_test_setup_teardown(name, open_context, close_context)
     const struct CMUnitTest tests[] = {
         TEST(an_accepted_link_is_the_owners),
-        TEST(whoever_answers_will_do_where_nobody_is_named),
+        TEST(any_peer_may_answer_if_none_is_named),
         TEST(a_peer_that_is_named_is_said_though_another_one_answers),
         TEST(an_answer_with_another_id_is_not_believed),
         TEST(what_is_no_answer_is_said),
         TEST(a_dial_always_ends),
         TCP_TEST(a_dial_always_ends),
-        TCP_TEST(who_is_no_kin_is_left),
+        TCP_TEST(a_peer_that_is_not_kin_is_left),
         TCP_TEST(another_key_is_told_apart),
         TEST(addresses_are_tried_until_the_right_one_answers),
         TCP_TEST(addresses_are_tried_until_the_right_one_answers),

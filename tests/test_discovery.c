@@ -17,7 +17,7 @@
 #include "base/clock.h"
 #include "net/discovery.h"
 
-enum { PATIENCE_MS = 20000, QUIET_MS = 150 };
+enum { TIMEOUT_MS = 20000, QUIET_MS = 150 };
 
 static uint16_t test_port;
 
@@ -75,7 +75,7 @@ static void run_until(const int *n, int want, uint64_t ms) {
 
 // Runs the loop until n datagrams were heard, and then until it has been quiet for a while.
 static void run_until_heard(const kin_discovery *d, uint64_t n) {
-    for (int ms = 0; ms < PATIENCE_MS && kin_discovery_stats_now(d).heard < n; ms += 10) run_until(NULL, 0, 10);
+    for (int ms = 0; ms < TIMEOUT_MS && kin_discovery_stats_now(d).heard < n; ms += 10) run_until(NULL, 0, 10);
     run_until(NULL, 0, QUIET_MS);
 }
 
@@ -115,7 +115,7 @@ static int sign_by_hand(void *user, const uint8_t *bytes, size_t n, uint8_t tag[
 static int open_socket(uint16_t port) {
     int fd = socket(AF_INET, SOCK_DGRAM, 0), on = 1;
     struct sockaddr_in at = {.sin_family = AF_INET, .sin_port = htons(port)};
-    struct timeval options = {.tv_sec = PATIENCE_MS / 1000};
+    struct timeval options = {.tv_sec = TIMEOUT_MS / 1000};
     assert_true(fd >= 0);
     setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &on, sizeof on);
     setsockopt(fd, SOL_SOCKET, SO_RCVTIMEO, &options, sizeof options);
@@ -145,7 +145,7 @@ static void a_device_finds_its_head(void **state) {
     seen s = {0};
     kin_discovery *head = open_head(7), *device = open_device(7, &s);
     ask(device);
-    run_until(&s.n, 1, PATIENCE_MS);
+    run_until(&s.n, 1, TIMEOUT_MS);
     assert_true(s.n >= 1);
     assert_string_equal(s.head.name, "tower");
     assert_int_equal(s.head.port, 7577);
@@ -210,7 +210,7 @@ static void only_an_answer_to_ones_own_question_is_believed(void **state) {
     assert_int_equal(s.n, 0);
 
     send_beacon(fake, &asker, &reply, 7);
-    run_until(&s.n, 1, PATIENCE_MS);
+    run_until(&s.n, 1, TIMEOUT_MS);
     assert_int_equal(s.n, 1);
     for (int i = 0; i < 4; i++) ask(device); // the answer is too late now
     send_beacon(fake, &asker, &reply, 7);

@@ -74,10 +74,10 @@ static void make_tokens(int32_t *tokens, int n, int seed) {
 }
 
 // Asks until the model has read the sequence.
-static kin_draft ask(kin_draft_model *m, uint64_t text, const int32_t *tokens, int n, int most) {
+static kin_draft ask(kin_draft_model *m, uint64_t sequence, const int32_t *tokens, int n, int most) {
     kin_draft d = {0};
     kin_draft_limits l = limits(most);
-    kin_draft_wish w = {.text = text, .tokens = tokens, .n = n, .most = most, .out = &d};
+    kin_draft_query w = {.sequence = sequence, .tokens = tokens, .n = n, .most = most, .out = &d};
     for (int i = 0; i <= n / N_BATCH && d.n == 0; i++) kin_draft_model_propose(m, &w, 1, &l);
     return d;
 }
@@ -126,11 +126,12 @@ static void texts_of_one_call_have_the_drafts_that_they_have_alone(void **state)
         kin_draft_model *m = open_model(n_ctx);
         for (int turn = 0; turn < 6; turn++) {
             kin_draft d[N] = {{0}};
-            kin_draft_wish w[N];
+            kin_draft_query w[N];
             kin_draft_limits l = limits(MOST);
             int n_drafts = 0;
             for (int i = 0; i < N; i++)
-                w[i] = (kin_draft_wish){.text = (uint64_t)i, .tokens = tokens[i], .n = 3 + 12 * i, .most = MOST, .out = &d[i]};
+                w[i] =
+                    (kin_draft_query){.sequence = (uint64_t)i, .tokens = tokens[i], .n = 3 + 12 * i, .most = MOST, .out = &d[i]};
             kin_draft_model_propose(m, w, N, &l);
             for (int i = 0; i < N; i++) {
                 if (d[i].n > 0) expect_same(&d[i], &alone[i]);
@@ -147,7 +148,7 @@ static void texts_of_one_call_have_the_drafts_that_they_have_alone(void **state)
 static int go_on_alone(kin_draft_model *m, int32_t tokens[][MAX_TOKENS], int *n, int i, bool *has_drafts) {
     kin_draft d = {0};
     kin_draft_limits l = limits(MOST);
-    kin_draft_wish w = {.text = (uint64_t)i, .tokens = tokens[i], .n = n[i], .most = MOST, .out = &d};
+    kin_draft_query w = {.sequence = (uint64_t)i, .tokens = tokens[i], .n = n[i], .most = MOST, .out = &d};
     int n_computed = kin_draft_model_propose(m, &w, 1, &l).n_tokens;
     *has_drafts = d.n > 0;
     tokens[i][n[i]] = d.n > 0 ? d.tokens[0] : 5;
@@ -209,7 +210,7 @@ static void the_last_tokens_of_a_context_are_drafted(void **state) {
     kin_draft alone = ask_fresh(tokens, N, CTX - N), d = {0};
     kin_draft_model *m = open_model(CTX);
     kin_draft_limits l = limits(MOST);
-    kin_draft_wish w = {.text = 1, .tokens = tokens, .n = N, .most = CTX - N, .out = &d};
+    kin_draft_query w = {.sequence = 1, .tokens = tokens, .n = N, .most = CTX - N, .out = &d};
     for (int turn = 0; turn < 4 && d.n == 0; turn++) kin_draft_model_propose(m, &w, 1, &l);
     assert_int_equal(d.n, CTX - N < MOST ? CTX - N : MOST);
     expect_same(&d, &alone);
@@ -222,7 +223,7 @@ static void a_long_prompt_is_read_in_pieces(void **state) {
     kin_draft_model *m = open_model(N_CTX);
     kin_draft d = {0}, fresh;
     kin_draft_limits l = limits(MOST);
-    kin_draft_wish w = {.text = 1, .tokens = tokens, .n = 200, .most = MOST, .out = &d};
+    kin_draft_query w = {.sequence = 1, .tokens = tokens, .n = 200, .most = MOST, .out = &d};
     int n_calls = 0;
     make_tokens(tokens, 200, 3);
     fresh = ask_fresh(tokens, 200, MOST);
@@ -238,7 +239,7 @@ static void a_token_that_is_not_worth_its_time_is_not_computed(void **state) {
     kin_draft_model *m = open_model(N_CTX);
     kin_draft d = {.n = 1, .tokens = {7}};
     kin_draft_limits l = limits(MOST); // chances 0.5, 0.25, ...
-    kin_draft_wish w = {.text = 1, .tokens = tokens, .n = 20, .most = MOST, .out = &d};
+    kin_draft_query w = {.sequence = 1, .tokens = tokens, .n = 20, .most = MOST, .out = &d};
     make_tokens(tokens, 20, 1);
     for (int i = 0; i < MOST; i++) l.least[i] = 0.6;
     kin_draft_model_propose(m, &w, 1, &l);
@@ -262,10 +263,10 @@ static void the_next_turn_of_a_conversation_is_not_read_anew(void **state) {
     kin_draft_limits l = limits(1);
     make_tokens(tokens, 52, 1);
     ask(m, 1, tokens, 50, 1);
-    kin_draft_wish w = {.text = 2, .tokens = tokens, .n = 52, .most = 1, .out = &d};
+    kin_draft_query w = {.sequence = 2, .tokens = tokens, .n = 52, .most = 1, .out = &d};
     kin_draft_model_end(m, 1);
     assert_int_equal(kin_draft_model_propose(m, &w, 1, &l).first.n, 1); // one short pass
-    w.text = 3;                                                         // competes with sequence 2, which is still alive
+    w.sequence = 3;                                                     // competes with sequence 2, which is still alive
     assert_int_equal(kin_draft_model_propose(m, &w, 1, &l).first.n, 0);
     kin_draft_model_close(m);
 }
@@ -280,7 +281,7 @@ static void second_choices_take_no_pass(void **state) {
     make_tokens(tokens, N, 1);
     kin_draft d = {0}, chain = ask_fresh(tokens, N, MOST);
     kin_draft_limits l = limits(2 * MOST);
-    kin_draft_wish w = {.text = 1, .tokens = tokens, .n = N, .most = 2 * MOST, .out = &d};
+    kin_draft_query w = {.sequence = 1, .tokens = tokens, .n = N, .most = 2 * MOST, .out = &d};
     for (int i = 0; i < KIN_DRAFT_GRADES; i++) l.branches[i] = 0.5;
     kin_draft_spent spent = kin_draft_model_propose(m, &w, 1, &l);
     assert_int_equal(spent.n_passes, MOST);
@@ -319,9 +320,9 @@ static void a_prompted_model_says_what_it_is_told_as_far_as_it_is_told(void **st
 }
 
 // Uses idle time as the head does while a step verifies a draft.
-static int go_on(kin_draft_model *m, uint64_t text, const int32_t *tokens, int n, int n_passes) {
+static int go_on(kin_draft_model *m, uint64_t sequence, const int32_t *tokens, int n, int n_passes) {
     kin_draft_limits l = limits(KIN_DRAFT_MAX);
-    kin_draft_wish w = {.text = text, .tokens = tokens, .n = n, .most = KIN_DRAFT_MAX};
+    kin_draft_query w = {.sequence = sequence, .tokens = tokens, .n = n, .most = KIN_DRAFT_MAX};
     int n_made = 0;
     for (int i = 0; i < n_passes; i++) n_made += kin_draft_model_go_on(m, &w, 1, &l).n_passes;
     return n_made;
@@ -346,7 +347,7 @@ static void what_it_went_on_with_is_its_draft_where_it_comes_true(void **state) 
         n_hits += hit;
         tokens[n++] = hit ? longer.tokens[MOST] : (longer.tokens[n_taken] + 1) % N_VOCAB;
         kin_draft next = {0}, fresh = ask_fresh(tokens, n, MOST);
-        kin_draft_wish w = {.text = 1, .tokens = tokens, .n = n, .most = MOST, .out = &next};
+        kin_draft_query w = {.sequence = 1, .tokens = tokens, .n = n, .most = MOST, .out = &next};
         assert_int_equal(kin_draft_model_n_known(m, &w), hit ? N_AHEAD - 1 : 0); // the first pass produced the guess itself
         kin_draft_spent spent = kin_draft_model_propose(m, &w, 1, &l);
         expect_same(&next, &fresh);
@@ -362,7 +363,7 @@ static void it_goes_on_as_far_as_that_may_be_of_use(void **state) {
     int32_t tokens[20];
     kin_draft_model *m = open_model(N_CTX);
     kin_draft_limits l = limits(KIN_DRAFT_MAX); // chances 0.5, 0.25, ...
-    kin_draft_wish w = {.text = 1, .tokens = tokens, .n = 20, .most = KIN_DRAFT_MAX};
+    kin_draft_query w = {.sequence = 1, .tokens = tokens, .n = 20, .most = KIN_DRAFT_MAX};
     make_tokens(tokens, 20, 1);
     for (int i = 0; i < KIN_DRAFT_MAX; i++) l.least[i] = 0.1;
     assert_int_equal(kin_draft_model_n_known(m, &w), 0);
@@ -384,7 +385,7 @@ static void it_reads_a_prompt_as_far_as_there_is_time(void **state) {
     kin_draft_model *m = open_model(2 * N_CTX);
     kin_draft_limits l = limits(0);
     kin_draft d = {0};
-    kin_draft_wish w = {.text = 2, .tokens = tokens[1], .n = 200, .most = MOST, .out = &d};
+    kin_draft_query w = {.sequence = 2, .tokens = tokens[1], .n = 200, .most = MOST, .out = &d};
     for (int i = 0; i < 2; i++) make_tokens(tokens[i], 200, i);
     kin_draft_spent spent = kin_draft_model_go_on(m, &w, 1, &l);
     assert_int_equal(spent.n_passes, 0); // the time per token is not known yet

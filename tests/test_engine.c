@@ -537,7 +537,7 @@ static void a_context_beyond_memory_is_refused_with_numbers(void **state) {
 }
 
 // Several windows with several chunks of a prompt in flight, as in a ring.
-static void windows_and_chunks_on_their_way_give_the_same_bits(void **state) {
+static void windows_and_chunks_in_flight_give_the_same_bits(void **state) {
     (void)state;
     enum { CHUNK = 5, N_CHUNKS = 3 };
     static float want[N_IDS * N_VOCAB], got[N_IDS * N_VOCAB], x[N_CHUNKS][CHUNK * N_EMBD];
@@ -651,7 +651,7 @@ int main(void) {
         cmocka_unit_test(removed_positions_leave_no_trace),
         cmocka_unit_test(a_full_context_is_an_error_and_stays_usable),
         cmocka_unit_test(two_shards_give_the_bits_of_one),
-        cmocka_unit_test(windows_and_chunks_on_their_way_give_the_same_bits),
+        cmocka_unit_test(windows_and_chunks_in_flight_give_the_same_bits),
         cmocka_unit_test(tokens_outside_of_the_vocabulary_are_refused),
         cmocka_unit_test(a_context_beyond_memory_is_refused_with_numbers),
         cmocka_unit_test(a_step_that_branches_is_refused_where_ggml_computes_attention),

@@ -98,9 +98,10 @@ static float in_rank_order(int n_ranks, int sum, size_t i) {
     return total;
 }
 
-static void expect_sums(int n, kin_proto_allreduce way, kin_activation_type type, int n_rows, uint32_t epoch) {
-    const kin_exchange_place place = {.epoch = epoch, .n_ranks = n, .allreduce = way, .type = type};
-    bool in_order = (way == KIN_PROTO_ALLREDUCE_MESH || way == KIN_PROTO_ALLREDUCE_STAR || n == 2) && type == KIN_ACTIVATION_F32;
+static void expect_sums(int n, kin_proto_allreduce variant, kin_activation_type type, int n_rows, uint32_t epoch) {
+    const kin_exchange_place place = {.epoch = epoch, .n_ranks = n, .allreduce = variant, .type = type};
+    bool in_order =
+        (variant == KIN_PROTO_ALLREDUCE_MESH || variant == KIN_PROTO_ALLREDUCE_STAR || n == 2) && type == KIN_ACTIVATION_F32;
     const int n_sums = 3;
     device d[MAX];
     kin_err err;
@@ -123,19 +124,20 @@ static void expect_sums(int n, kin_proto_allreduce way, kin_activation_type type
     for (int i = 0; i < n; i++) free(d[i].x);
 }
 
-static void every_way_gives_all_devices_the_same_bits(void **state) {
+static void every_allreduce_gives_all_devices_the_same_bits(void **state) {
     (void)state;
     uint32_t epoch = 1;
     for (int n = 2; n <= 5; n++) {
-        for (int way = 0; way < KIN_PROTO_ALLREDUCE_N; way++) {
-            for (int type = 0; type < KIN_ACTIVATION_N_TYPES; type++) expect_sums(n, way, type, 1 + n % 3, epoch++);
+        for (int variant = 0; variant < KIN_PROTO_ALLREDUCE_N; variant++) {
+            for (int type = 0; type < KIN_ACTIVATION_N_TYPES; type++) expect_sums(n, variant, type, 1 + n % 3, epoch++);
         }
     }
 }
 
 static void parts_larger_than_a_socket_takes_do_not_block(void **state) {
     (void)state;
-    for (int way = 0; way < KIN_PROTO_ALLREDUCE_N; way++) expect_sums(3, way, KIN_ACTIVATION_F32, MOST_ROWS, 1 + (uint32_t)way);
+    for (int variant = 0; variant < KIN_PROTO_ALLREDUCE_N; variant++)
+        expect_sums(3, variant, KIN_ACTIVATION_F32, MOST_ROWS, 1 + (uint32_t)variant);
 }
 
 // ---- many sums by devices that are sometimes late
@@ -179,8 +181,8 @@ static void *sum_many(void *arg) {
     return NULL;
 }
 
-static void expect_many_sums(int n, kin_proto_allreduce way) {
-    const kin_exchange_place place = {.epoch = 1, .n_ranks = n, .allreduce = way};
+static void expect_many_sums(int n, kin_proto_allreduce variant) {
+    const kin_exchange_place place = {.epoch = 1, .n_ranks = n, .allreduce = variant};
     adder w[MAX];
     kin_err err;
     ok(kin_group_mesh_enter_with_buffers(exchanges, &place, MANY_BUFFER, &err), &err);
@@ -307,13 +309,13 @@ static void expect_end(void (*end)(void), const char *sentence, int n_told) {
     kin_tls_close(tls[1]);
 }
 
-static void the_end_of_the_epoch_wakes_who_waits(void **state) {
+static void the_end_of_the_epoch_wakes_waiting_threads(void **state) {
     (void)state;
     expect_end(end_epoch, "the group's plan is over", 1);
 }
 
 // Ctrl-C, while another device hangs.
-static void a_stop_wakes_who_waits(void **state) {
+static void a_stop_wakes_waiting_threads(void **state) {
     (void)state;
     expect_end(stop_it, "stopped", 0);
 }
@@ -394,7 +396,7 @@ static void nonsense_from_a_device_is_refused(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test_setup_teardown(every_way_gives_all_devices_the_same_bits, open_all, close_all),
+        cmocka_unit_test_setup_teardown(every_allreduce_gives_all_devices_the_same_bits, open_all, close_all),
         cmocka_unit_test_setup_teardown(parts_larger_than_a_socket_takes_do_not_block, open_all, close_all),
         cmocka_unit_test_setup_teardown(many_sums_by_mesh, open_all, close_all),
         cmocka_unit_test_setup_teardown(many_sums_by_star, open_all, close_all),
@@ -402,8 +404,8 @@ int main(void) {
         cmocka_unit_test_setup_teardown(many_sums_by_ring, open_all, close_all),
         cmocka_unit_test_setup_teardown(a_device_that_is_gone_ends_sums_of_its_epoch_and_the_next_one_works, open_all, close_all),
         cmocka_unit_test_setup_teardown(the_last_connection_of_a_device_counts_until_steps_come, open_all, close_all),
-        cmocka_unit_test_setup_teardown(the_end_of_the_epoch_wakes_who_waits, open_all, close_all),
-        cmocka_unit_test_setup_teardown(a_stop_wakes_who_waits, open_all, close_all),
+        cmocka_unit_test_setup_teardown(the_end_of_the_epoch_wakes_waiting_threads, open_all, close_all),
+        cmocka_unit_test_setup_teardown(a_stop_wakes_waiting_threads, open_all, close_all),
         cmocka_unit_test_setup_teardown(devices_at_other_steps_notice, open_all, close_all),
         cmocka_unit_test_setup_teardown(other_shapes_are_noticed, open_all, close_all),
         cmocka_unit_test_setup_teardown(nonsense_from_a_device_is_refused, open_all, close_all),

@@ -22,14 +22,14 @@ enum { N_LAYER = 3, N_EXPERT = 12, GATE_BYTES = 7000, DOWN_BYTES = 5000, STRIDE 
 
 // Layer 0: matrices side by side, at multiples of 4096. Layer 1 has no experts. Layer 2: two parts at odd offsets, gate and up in
 // one.
-typedef struct world {
+typedef struct context {
     int fd;
     uint8_t *bytes; // [FILE_BYTES]
     kin_stream *stream;
     kin_expert_layer layers[N_LAYER];
     kin_experts *experts;
     kin_rng rng;
-} world;
+} context;
 
 static void describe(kin_expert_layer *layers) {
     layers[0] = (kin_expert_layer){.n_parts = 1, .parts = {{0, 8192, STRIDE, STRIDE - 100}}};
@@ -41,7 +41,7 @@ static void describe(kin_expert_layer *layers) {
     layers[2].matrices[KIN_EXPERT_DOWN].i_part = 1;
 }
 
-static void open_stream(world *w) {
+static void open_stream(context *w) {
     const kin_stream_block block = {0}; // always in memory
     const kin_stream_options o = {
         .fds = &w->fd, .n_files = 1, .blocks = &block, .n_blocks = 1, .n_layer_blocks = 1, .reads_experts = true};
@@ -49,7 +49,7 @@ static void open_stream(world *w) {
     if (kin_stream_open(&w->stream, &o, &err) != 0) fail_msg("%s", err.text);
 }
 
-static void open_world(world *w, uint64_t budget) {
+static void open_context(context *w, uint64_t budget) {
     char path[] = "/tmp/kin-test-experts-XXXXXX";
     kin_err err;
     w->fd = mkstemp(path);
@@ -64,7 +64,7 @@ static void open_world(world *w, uint64_t budget) {
     if (kin_experts_open(&w->experts, w->stream, w->layers, N_LAYER, N_EXPERT, budget, &err) != 0) fail_msg("%s", err.text);
 }
 
-static void close_world(world *w) {
+static void close_context(context *w) {
     kin_stream_close(w->stream);
     kin_experts_close(w->experts);
     close(w->fd);
@@ -72,7 +72,7 @@ static void close_world(world *w) {
 }
 
 // A step of `n_tokens` tokens chooses experts of a layer. Returns how many different ones, in `order`.
-static int choose(world *w, int il, int n_tokens, int n_used, int32_t *order) {
+static int choose(context *w, int il, int n_tokens, int n_used, int32_t *order) {
     const kin_expert_source *s = kin_experts_source(w->experts);
     int32_t uses[N_EXPERT] = {0}, begin[N_EXPERT + 1] = {0};
     int n = 0;
@@ -85,12 +85,12 @@ static int choose(world *w, int il, int n_tokens, int n_used, int32_t *order) {
     return n;
 }
 
-static const uint8_t *find(const world *w, int il, int expert, int matrix) {
+static const uint8_t *find(const context *w, int il, int expert, int matrix) {
     const kin_expert_source *s = kin_experts_source(w->experts);
     return s->find(s->user, il, expert, matrix, true);
 }
 
-static void expect_matrices(const world *w, int il, int expert) {
+static void expect_matrices(const context *w, int il, int expert) {
     static const uint64_t sizes[KIN_EXPERT_MATRICES] = {GATE_BYTES, GATE_BYTES, DOWN_BYTES};
     for (int k = 0; k < KIN_EXPERT_MATRICES; k++) {
         const kin_expert_part *p = &w->layers[il].parts[w->layers[il].matrices[k].i_part];
@@ -102,9 +102,9 @@ static void expect_matrices(const world *w, int il, int expert) {
 }
 
 static void every_expert_has_the_bytes_of_the_file(void **state) {
-    world w = {0};
+    context w = {0};
     (void)state;
-    open_world(&w, 200000); // about a third
+    open_context(&w, 200000); // about a third
     for (int i = 0; i < 400; i++) {
         int32_t order[N_EXPERT];
         const int il = i % 2 * 2, n = choose(&w, il, 1 + i % 3, 2, order);
@@ -113,14 +113,14 @@ static void every_expert_has_the_bytes_of_the_file(void **state) {
     const kin_experts_stats stats = kin_experts_get_stats(w.experts);
     assert_true(stats.n_hits > 0 && stats.n_misses > 0 && stats.read_bytes > 0);
     assert_true(stats.held_bytes <= 200000);
-    close_world(&w);
+    close_context(&w);
 }
 
 static void experts_in_memory_come_first_in_the_order(void **state) {
-    world w = {0};
+    context w = {0};
     int32_t first[N_EXPERT], order[N_EXPERT];
     (void)state;
-    open_world(&w, FILE_BYTES);
+    open_context(&w, FILE_BYTES);
     const int n_first = choose(&w, 0, 2, 2, first);
     for (int i = 0; i < n_first; i++) find(&w, 0, first[i], 0);
     const int n = choose(&w, 0, 20, 2, order);
@@ -132,41 +132,41 @@ static void experts_in_memory_come_first_in_the_order(void **state) {
         assert_int_equal(was_there, (uint64_t)i < n_hits);
         if (i > 0 && (uint64_t)i != n_hits) assert_true(order[i] > order[i - 1]);
     }
-    close_world(&w);
+    close_context(&w);
 }
 
 static void a_layer_without_experts_here_is_in_its_tensors(void **state) {
-    world w = {0};
+    context w = {0};
     int32_t order[N_EXPERT];
     (void)state;
-    open_world(&w, FILE_BYTES);
+    open_context(&w, FILE_BYTES);
     choose(&w, 1, 1, 2, order);
     assert_null(find(&w, 1, 3, KIN_EXPERT_GATE));
-    close_world(&w);
+    close_context(&w);
 }
 
 // So computes a thread whose step is over.
 static void an_expert_that_has_left_is_some_other_memory(void **state) {
-    world w = {0};
+    context w = {0};
     (void)state;
-    open_world(&w, FILE_BYTES);
+    open_context(&w, FILE_BYTES);
     const uint8_t *found = find(&w, 0, 3, KIN_EXPERT_DOWN);
     assert_non_null(found);
     for (int i = 0; i < STRIDE; i++) assert_int_equal(found[i], 0);
-    close_world(&w);
+    close_context(&w);
 }
 
 static void more_than_the_budget_is_there_while_a_step_needs_it(void **state) {
-    world w = {0};
+    context w = {0};
     int32_t order[N_EXPERT];
     (void)state;
-    open_world(&w, 1);
+    open_context(&w, 1);
     const int n = choose(&w, 2, 50, 2, order);
     assert_int_equal(n, N_EXPERT);
     for (int i = 0; i < n; i++) expect_matrices(&w, 2, order[i]);
     choose(&w, 0, 1, 1, order);
     assert_true(kin_experts_get_stats(w.experts).held_bytes <= STRIDE);
-    close_world(&w);
+    close_context(&w);
 }
 
 // Changes the budget while experts are used.
@@ -184,10 +184,10 @@ static void *change_budgets(void *user) {
 }
 
 static void a_changing_budget_never_takes_what_is_in_use(void **state) {
-    world w = {0};
+    context w = {0};
     pthread_t thread;
     (void)state;
-    open_world(&w, 200000);
+    open_context(&w, 200000);
     changer c = {.experts = w.experts};
     assert_int_equal(pthread_create(&thread, NULL, change_budgets, &c), 0);
     for (int i = 0; i < 1000; i++) {
@@ -199,15 +199,15 @@ static void a_changing_budget_never_takes_what_is_in_use(void **state) {
     pthread_join(thread, NULL);
     kin_experts_set_budget(w.experts, 0);
     assert_true(kin_experts_get_stats(w.experts).held_bytes <= 4 * kin_experts_largest(w.layers, N_LAYER));
-    close_world(&w);
+    close_context(&w);
 }
 
 static void a_read_that_fails_is_reported_and_tried_again(void **state) {
-    world w = {0};
+    context w = {0};
     int32_t order[N_EXPERT];
     kin_err err;
     (void)state;
-    open_world(&w, FILE_BYTES);
+    open_context(&w, FILE_BYTES);
     assert_int_equal(ftruncate(w.fd, 8192), 0);
     int n = choose(&w, 0, 50, 2, order);
     for (int i = 0; i < n; i++) find(&w, 0, order[i], 0);
@@ -218,15 +218,15 @@ static void a_read_that_fails_is_reported_and_tried_again(void **state) {
     n = choose(&w, 0, 50, 2, order);
     for (int i = 0; i < n; i++) expect_matrices(&w, 0, order[i]);
     assert_int_equal(kin_experts_check(w.experts, &err), 0);
-    close_world(&w);
+    close_context(&w);
 }
 
 static void a_failed_read_of_a_step_that_ended_early_is_not_reported(void **state) {
-    world w = {0};
+    context w = {0};
     int32_t order[N_EXPERT];
     kin_err err;
     (void)state;
-    open_world(&w, FILE_BYTES);
+    open_context(&w, FILE_BYTES);
     assert_int_equal(ftruncate(w.fd, 300000), 0); // behind layer 0
     assert_int_equal(choose(&w, 2, 50, 2, order), N_EXPERT);
     kin_experts_forget(w.experts, 2);
@@ -234,29 +234,29 @@ static void a_failed_read_of_a_step_that_ended_early_is_not_reported(void **stat
     assert_int_equal(n, N_EXPERT);
     for (int i = 0; i < n; i++) expect_matrices(&w, 0, order[i]);
     assert_int_equal(kin_experts_check(w.experts, &err), 0);
-    close_world(&w);
+    close_context(&w);
 }
 
 static void experts_take_whole_pages_of_any_size(void **state) {
     int32_t order[N_EXPERT];
     (void)state;
     for (uint64_t page = 4 << 10; page <= 64 << 10; page *= 4) {
-        world w = {0};
+        context w = {0};
         kin_page_bytes_fake(page);
-        open_world(&w, FILE_BYTES);
+        open_context(&w, FILE_BYTES);
         assert_int_equal(choose(&w, 0, 50, 2, order), N_EXPERT);
         assert_int_equal(kin_experts_get_stats(w.experts).held_bytes, N_EXPERT * ((STRIDE + page - 1) / page * page));
         for (int i = 0; i < N_EXPERT; i++) expect_matrices(&w, 0, order[i]);
-        close_world(&w);
+        close_context(&w);
     }
     kin_page_bytes_fake(0);
 }
 
 static void a_forgotten_layer_is_read_again(void **state) {
-    world w = {0};
+    context w = {0};
     int32_t order[N_EXPERT];
     (void)state;
-    open_world(&w, FILE_BYTES);
+    open_context(&w, FILE_BYTES);
     int n = choose(&w, 0, 50, 2, order);
     for (int i = 0; i < n; i++) expect_matrices(&w, 0, order[i]);
     for (size_t i = 0; i < FILE_BYTES; i++) w.bytes[i] ^= 0x55;
@@ -264,7 +264,7 @@ static void a_forgotten_layer_is_read_again(void **state) {
     kin_experts_forget(w.experts, 0);
     n = choose(&w, 0, 50, 2, order);
     for (int i = 0; i < n; i++) expect_matrices(&w, 0, order[i]);
-    close_world(&w);
+    close_context(&w);
 }
 
 int main(void) {

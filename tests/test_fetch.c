@@ -1,10 +1,10 @@
 // Fetching over real links: each device ends with exactly the chunks that its windows need and fetches nothing twice.
-#include "tests/fetch_world.h"
+#include "tests/fetch_context.h"
 
 #include <ggml.h>
 
 static void devices_end_with_exactly_the_chunks_of_their_windows(void **state) {
-    world *w = *state;
+    context *w = *state;
     w->devices[0].windows = kin_windows_one(0, 2, 0);
     w->devices[1].windows = two_windows(2, 3, 4, 5);
     w->devices[2].windows = kin_windows_one(3, 6, 0);
@@ -28,7 +28,7 @@ static void devices_end_with_exactly_the_chunks_of_their_windows(void **state) {
 }
 
 static void a_relay_gets_the_headers(void **state) {
-    world *w = *state;
+    context *w = *state;
     node *n = &w->devices[0];
     start(n);
     expect_done(n);
@@ -37,7 +37,7 @@ static void a_relay_gets_the_headers(void **state) {
 }
 
 static void work_can_start_when_the_first_window_is_here(void **state) {
-    world *w = *state;
+    context *w = *state;
     node *n = &w->devices[0];
     n->windows = two_windows(0, 1, 2, 6);
     kin_fetch_options o = options_of(n);
@@ -54,7 +54,7 @@ static void work_can_start_when_the_first_window_is_here(void **state) {
 }
 
 static void devices_give_each_other_what_the_head_then_need_not_give(void **state) {
-    world *w = *state;
+    context *w = *state;
     for (int i = 0; i < MAX_DEVICES; i++) {
         w->devices[i].windows = kin_windows_one(0, N_LAYER, 0);
         open_chunk_server(&w->devices[i], 0);
@@ -75,7 +75,7 @@ static void devices_give_each_other_what_the_head_then_need_not_give(void **stat
 }
 
 static void a_model_in_several_files_comes_too(void **state) {
-    world *w = *state;
+    context *w = *state;
     node *n = &w->devices[0];
     n->windows = two_windows(1, 2, 4, 6);
     start(n);
@@ -84,7 +84,7 @@ static void a_model_in_several_files_comes_too(void **state) {
 }
 
 static void what_is_there_is_not_fetched_again(void **state) {
-    world *w = *state;
+    context *w = *state;
     node *n = &w->devices[0];
     n->windows = kin_windows_one(0, N_LAYER, 0);
     kin_fetch_options o = options_of(n);
@@ -107,7 +107,7 @@ static void what_is_there_is_not_fetched_again(void **state) {
 
 // Between two starts of a device, a byte of its copy changed on the disk.
 static void a_chunk_that_changed_on_the_disk_is_fetched_again(void **state) {
-    world *w = *state;
+    context *w = *state;
     node *n = &w->devices[0];
     n->windows = kin_windows_one(0, N_LAYER, 0);
     start(n);
@@ -132,7 +132,7 @@ static void a_chunk_that_changed_on_the_disk_is_fetched_again(void **state) {
 }
 
 static void weights_beyond_the_caches_limit_are_refused_before_they_are_fetched(void **state) {
-    world *w = *state;
+    context *w = *state;
     node *n = &w->devices[0];
     n->windows = kin_windows_one(0, N_LAYER, 0);
     kin_fetch_options o = options_of(n);
@@ -149,7 +149,7 @@ static void weights_beyond_the_caches_limit_are_refused_before_they_are_fetched(
 }
 
 static void a_complete_device_needs_no_head(void **state) {
-    world *w = *state;
+    context *w = *state;
     node *n = &w->devices[0];
     n->windows = kin_windows_one(1, 3, 0);
     start(n);
@@ -161,7 +161,7 @@ static void a_complete_device_needs_no_head(void **state) {
 }
 
 static void another_plan_fetches_only_what_is_new(void **state) {
-    world *w = *state;
+    context *w = *state;
     node *n = &w->devices[0];
     n->windows = kin_windows_one(0, 2, 0);
     start(n);
@@ -182,7 +182,7 @@ static void another_plan_fetches_only_what_is_new(void **state) {
 }
 
 // Two equal shares of each layer.
-static void split_layers(const world *w, kin_share *shares) {
+static void split_layers(const context *w, kin_share *shares) {
     kin_model model;
     kin_err err;
     if (kin_model_open(&model, w->path[0], &err) != 0) fail_msg("%s", err.text);
@@ -202,7 +202,7 @@ static void want_share(node *n, const kin_share *share) {
 }
 
 static void a_device_of_a_group_fetches_the_chunks_of_its_slices(void **state) {
-    world *w = *state;
+    context *w = *state;
     node *n = &w->devices[0];
     kin_share shares[2];
     split_layers(w, shares);
@@ -226,7 +226,7 @@ static void a_device_of_a_group_fetches_the_chunks_of_its_slices(void **state) {
 
 // The share comes from the head, so it must be checked.
 static void a_share_that_the_model_has_not_is_refused(void **state) {
-    world *w = *state;
+    context *w = *state;
     node *n = &w->devices[0];
     n->windows = kin_windows_one(0, 1, 0);
     const kin_share shares[] = {{1, 2, 1, 200, 0, 256}, {0, 2, 0, 1, 256, 65536}, {0, 2, 0, 1, 7, 9}, {0, 2, 1, 0, 0, 16}};
@@ -239,7 +239,7 @@ static void a_share_that_the_model_has_not_is_refused(void **state) {
 }
 
 static void another_plan_in_the_middle_leaves_what_is_not_needed_any_more(void **state) {
-    world *w = *state;
+    context *w = *state;
     node *n = &w->devices[0];
     n->windows = kin_windows_one(0, 5, 0);
     kin_fetch_options o = options_of(n);
@@ -253,7 +253,7 @@ static void another_plan_in_the_middle_leaves_what_is_not_needed_any_more(void *
 }
 
 static void of_many_windows_as_many_come_as_may_take_room(void **state) {
-    world *w = *state;
+    context *w = *state;
     node *n = &w->devices[0];
     n->windows = kin_windows_one(0, 1, 0);
     start(n);
@@ -272,7 +272,7 @@ static void of_many_windows_as_many_come_as_may_take_room(void **state) {
 
 // With chunks of megabytes it reads in slices; after that it gets the rest of a chunk at once.
 static void a_gentle_fetch_brings_the_same_and_may_hurry_in_the_middle(void **state) {
-    world *w = *state;
+    context *w = *state;
     node *n = &w->devices[0];
     n->windows = kin_windows_one(0, 1, 0);
     start(n);
@@ -290,8 +290,8 @@ static void a_gentle_fetch_brings_the_same_and_may_hurry_in_the_middle(void **st
     expect_layers(n);
 }
 
-static void a_stock_that_is_held_can_be_filled_by_the_next_fetch(void **state) {
-    world *w = *state;
+static void a_chunk_store_that_is_held_can_be_filled_by_the_next_fetch(void **state) {
+    context *w = *state;
     node *n = &w->devices[0];
     n->windows = kin_windows_one(0, 1, 0);
     start(n);
@@ -309,7 +309,7 @@ static void a_stock_that_is_held_can_be_filled_by_the_next_fetch(void **state) {
 
 static void a_fetch_can_be_cancelled_in_any_callback(void **state) {
     static const char *const callbacks[] = {"opened", "have", "progress", "headers", "kept", "first window", "done"};
-    world *w = *state;
+    context *w = *state;
     for (size_t i = 0; i < sizeof callbacks / sizeof *callbacks; i++) {
         node *n = &w->devices[0];
         n->windows = kin_windows_one(0, i < N_LAYER ? (int)i + 1 : N_LAYER, 0);
@@ -323,7 +323,7 @@ static void a_fetch_can_be_cancelled_in_any_callback(void **state) {
 }
 
 static void a_fetch_can_be_cancelled_at_any_time(void **state) {
-    world *w = *state;
+    context *w = *state;
     node *n = &w->devices[0];
     n->windows = kin_windows_one(0, N_LAYER, 0);
     for (int i = 0; i < 40; i++) {
@@ -341,7 +341,7 @@ int main(void) {
         TEST(a_relay_gets_the_headers),
         TEST(work_can_start_when_the_first_window_is_here),
         TEST(devices_give_each_other_what_the_head_then_need_not_give),
-        cmocka_unit_test_setup_teardown(a_model_in_several_files_comes_too, open_split_world, close_world),
+        cmocka_unit_test_setup_teardown(a_model_in_several_files_comes_too, open_split_context, close_context),
         TEST(what_is_there_is_not_fetched_again),
         TEST(a_chunk_that_changed_on_the_disk_is_fetched_again),
         TEST(weights_beyond_the_caches_limit_are_refused_before_they_are_fetched),
@@ -351,9 +351,9 @@ int main(void) {
         TEST(a_device_of_a_group_fetches_the_chunks_of_its_slices),
         TEST(a_share_that_the_model_has_not_is_refused),
         TEST(another_plan_in_the_middle_leaves_what_is_not_needed_any_more),
-        cmocka_unit_test_setup_teardown(a_gentle_fetch_brings_the_same_and_may_hurry_in_the_middle, open_large_world,
-                                        close_world),
-        TEST(a_stock_that_is_held_can_be_filled_by_the_next_fetch),
+        cmocka_unit_test_setup_teardown(a_gentle_fetch_brings_the_same_and_may_hurry_in_the_middle, open_large_context,
+                                        close_context),
+        TEST(a_chunk_store_that_is_held_can_be_filled_by_the_next_fetch),
         TEST(a_fetch_can_be_cancelled_in_any_callback),
         TEST(a_fetch_can_be_cancelled_at_any_time),
     };

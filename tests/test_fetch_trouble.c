@@ -1,10 +1,10 @@
 // Fetching while peers die, send wrong data or stay silent: it completes, or gives the reason in one sentence.
-#include "tests/fetch_world.h"
+#include "tests/fetch_context.h"
 
 #include "testkit/proxy.h"
 
 static void the_head_may_die_and_come_back(void **state) {
-    world *w = *state;
+    context *w = *state;
     node *n = &w->devices[0];
     n->windows = kin_windows_one(0, N_LAYER, 0);
     kin_fetch_options o = options_of(n);
@@ -19,7 +19,7 @@ static void the_head_may_die_and_come_back(void **state) {
 }
 
 static void a_device_that_dies_is_done_without(void **state) {
-    world *w = *state;
+    context *w = *state;
     node *giver = &w->devices[0], *n = &w->devices[1];
     giver->windows = n->windows = kin_windows_one(0, N_LAYER, 0);
     open_chunk_server(giver, 0);
@@ -38,8 +38,8 @@ static void a_device_that_dies_is_done_without(void **state) {
     kin_fetch_gone(n->fetch, &w->head.id);
 }
 
-static void who_sends_wrong_bytes_is_not_asked_again(void **state) {
-    world *w = *state;
+static void a_peer_that_sends_wrong_bytes_is_not_asked_again(void **state) {
+    context *w = *state;
     node *liar = &w->devices[MAX_DEVICES - 1], *n = &w->devices[0];
     n->windows = kin_windows_one(0, 3, 0);
     listen_with(liar, 0, on_fake_connection);
@@ -56,7 +56,7 @@ static void who_sends_wrong_bytes_is_not_asked_again(void **state) {
     assert_int_equal(w->n_raws, n_links);
 }
 
-static void fetch_beside_a_fake(world *w, uint32_t answer_ms) {
+static void fetch_beside_a_fake(context *w, uint32_t answer_ms) {
     node *fake = &w->devices[MAX_DEVICES - 1], *n = &w->devices[0];
     n->windows = kin_windows_one(0, 3, 0);
     listen_with(fake, 0, on_fake_connection);
@@ -76,17 +76,17 @@ static void fetch_beside_a_fake(world *w, uint32_t answer_ms) {
 
 enum { LARGER_CHUNK = 1 << 20, LIMIT = 300000 };
 
-static int open_larger_world(void **state) {
-    return open_world_of(state, "25m", LARGER_CHUNK, false);
+static int open_larger_context(void **state) {
+    return open_context_of(state, "25m", LARGER_CHUNK, false);
 }
 
-static int open_whole_world(void **state) {
-    return open_world_of(state, "tiny", LARGER_CHUNK, false);
+static int open_whole_context(void **state) {
+    return open_context_of(state, "tiny", LARGER_CHUNK, false);
 }
 
 // Each connection breaks long before a chunk is complete, even within messages. Received bytes are never fetched again.
 static void links_that_break_within_every_chunk_bring_all_of_them(void **state) {
-    world *w = *state;
+    context *w = *state;
     node *n = &w->devices[0];
     kin_proxy *proxy;
     n->windows = kin_windows_one(0, 1, 0);
@@ -98,14 +98,15 @@ static void links_that_break_within_every_chunk_bring_all_of_them(void **state) 
     expect_done(n);
     uint64_t needed = bytes_needed_by(n);
     assert_in_range(kin_fetch_stats_now(n->fetch).bytes_head, needed / 4, needed);
-    print_message("             %u connections for %llu bytes\n", (unsigned)kin_proxy_n_taken(proxy), (unsigned long long)needed);
-    assert_in_range(kin_proxy_n_taken(proxy), needed / LIMIT, needed / LIMIT * 5 / 4 + 3);
+    print_message("             %u connections for %llu bytes\n", (unsigned)kin_proxy_n_accepted(proxy),
+                  (unsigned long long)needed);
+    assert_in_range(kin_proxy_n_accepted(proxy), needed / LIMIT, needed / LIMIT * 5 / 4 + 3);
     kin_proxy_close(proxy);
 }
 
 // Each message takes twice the time for which a source may be silent.
 static void a_message_that_is_still_arriving_is_no_silence(void **state) {
-    world *w = *state;
+    context *w = *state;
     node *n = &w->devices[0];
     kin_proxy *proxy;
     n->windows = kin_windows_one(0, 1, 0);
@@ -116,13 +117,13 @@ static void a_message_that_is_still_arriving_is_no_silence(void **state) {
     o.answer_ms = 500;
     start_with(n, &o);
     expect_done(n);
-    assert_int_equal(kin_proxy_n_taken(proxy), 1);
+    assert_int_equal(kin_proxy_n_accepted(proxy), 1);
     kin_proxy_close(proxy);
 }
 
 // The head sends the rest of chunks whose first bytes a device sent wrong, and is not blamed.
-static void who_adds_the_rest_to_a_wrong_part_is_not_blamed(void **state) {
-    world *w = *state;
+static void a_peer_that_completes_a_wrong_part_is_not_blamed(void **state) {
+    context *w = *state;
     w->halves = true;
     fetch_beside_a_fake(w, 10000);
     assert_int_equal(kin_fetch_stats_now(w->devices[0].fetch).n_bad_peers, 0);
@@ -130,15 +131,15 @@ static void who_adds_the_rest_to_a_wrong_part_is_not_blamed(void **state) {
 
 // ---- misbehaving sources
 
-static void who_is_asked_and_says_nothing_is_done_without(void **state) {
-    world *w = *state;
+static void a_peer_that_does_not_answer_is_done_without(void **state) {
+    context *w = *state;
     w->is_mute = true;
     fetch_beside_a_fake(w, 300);
     RUN_UNTIL(w, w->raws[0].is_closed);
 }
 
-static void who_sends_what_nobody_asked_for_loses_its_link(void **state) {
-    world *w = *state;
+static void a_peer_that_sends_unrequested_chunks_loses_its_link(void **state) {
+    context *w = *state;
     w->strays = true;
     fetch_beside_a_fake(w, 10000);
     RUN_UNTIL(w, w->raws[0].is_closed);
@@ -146,7 +147,7 @@ static void who_sends_what_nobody_asked_for_loses_its_link(void **state) {
 }
 
 static void have_of_others_is_looked_at_before_it_is_believed(void **state) {
-    world *w = *state;
+    context *w = *state;
     node *n = &w->devices[0];
     uint8_t bits[64] = {0xff};
     n->windows = kin_windows_one(0, 1, 0);
@@ -164,13 +165,13 @@ static void have_of_others_is_looked_at_before_it_is_believed(void **state) {
     assert_int_equal(kin_fetch_stats_now(n->fetch).bytes_peers, 0);
 }
 
-static void fake_head(world *w) {
+static void fake_head(context *w) {
     close_share(&w->head);
     listen_with(&w->head, 0, on_fake_connection);
 }
 
 static void hashes_of_another_model_are_refused(void **state) {
-    world *w = *state;
+    context *w = *state;
     w->spoils_hashes = true;
     fake_head(w);
     start(&w->devices[0]);
@@ -178,7 +179,7 @@ static void hashes_of_another_model_are_refused(void **state) {
 }
 
 static void other_sizes_than_the_plan_has_are_refused(void **state) {
-    world *w = *state;
+    context *w = *state;
     w->spoils_sizes = true;
     fake_head(w);
     start(&w->devices[0]);
@@ -186,7 +187,7 @@ static void other_sizes_than_the_plan_has_are_refused(void **state) {
 }
 
 static void a_head_that_sends_wrong_bytes_gets_nowhere(void **state) {
-    world *w = *state;
+    context *w = *state;
     kin_fetch_options o = options_of(&w->devices[0]);
     fake_head(w);
     o.head_port = w->head.port;
@@ -196,7 +197,7 @@ static void a_head_that_sends_wrong_bytes_gets_nowhere(void **state) {
 }
 
 static void without_a_head_it_gives_up(void **state) {
-    world *w = *state;
+    context *w = *state;
     node *n = &w->devices[0];
     kin_fetch_options o = options_of(n);
     o.give_up_ms = 600;
@@ -208,7 +209,7 @@ static void without_a_head_it_gives_up(void **state) {
 }
 
 static void a_head_with_another_id_or_without_the_model_is_no_head(void **state) {
-    world *w = *state;
+    context *w = *state;
     node *n = &w->devices[0];
     kin_fetch_options o = options_of(n);
     o.give_up_ms = 1500;
@@ -228,14 +229,14 @@ static void a_head_with_another_id_or_without_the_model_is_no_head(void **state)
 }
 
 static void layers_that_the_model_has_not_are_refused(void **state) {
-    world *w = *state;
+    context *w = *state;
     w->devices[0].windows = kin_windows_one(5, 9, 0);
     start(&w->devices[0]);
     expect_failed(&w->devices[0], "no tensors of layer 6");
 }
 
 static void a_disk_that_fails_is_told(void **state) {
-    world *w = *state;
+    context *w = *state;
     node *n = &w->devices[0];
     kin_fetch_options o = options_of(n);
     o.cache_dir = w->path[0]; // a file, not a folder
@@ -247,12 +248,13 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         TEST(the_head_may_die_and_come_back),
         TEST(a_device_that_dies_is_done_without),
-        TEST(who_sends_wrong_bytes_is_not_asked_again),
-        cmocka_unit_test_setup_teardown(links_that_break_within_every_chunk_bring_all_of_them, open_larger_world, close_world),
-        cmocka_unit_test_setup_teardown(a_message_that_is_still_arriving_is_no_silence, open_whole_world, close_world),
-        TEST(who_adds_the_rest_to_a_wrong_part_is_not_blamed),
-        TEST(who_is_asked_and_says_nothing_is_done_without),
-        TEST(who_sends_what_nobody_asked_for_loses_its_link),
+        TEST(a_peer_that_sends_wrong_bytes_is_not_asked_again),
+        cmocka_unit_test_setup_teardown(links_that_break_within_every_chunk_bring_all_of_them, open_larger_context,
+                                        close_context),
+        cmocka_unit_test_setup_teardown(a_message_that_is_still_arriving_is_no_silence, open_whole_context, close_context),
+        TEST(a_peer_that_completes_a_wrong_part_is_not_blamed),
+        TEST(a_peer_that_does_not_answer_is_done_without),
+        TEST(a_peer_that_sends_unrequested_chunks_loses_its_link),
         TEST(have_of_others_is_looked_at_before_it_is_believed),
         TEST(hashes_of_another_model_are_refused),
         TEST(other_sizes_than_the_plan_has_are_refused),

@@ -21,7 +21,7 @@
 #include "net/tls_socket.h"
 #include "pure/proto/refusal.h"
 
-enum { FRAME_MAX = 1 << 20, PATIENCE_MS = 20000, N_CALLS = KIN_GATEWAY_LINKS + 1 };
+enum { FRAME_MAX = 1 << 20, TIMEOUT_MS = 20000, N_CALLS = KIN_GATEWAY_LINKS + 1 };
 
 static const kin_key key = {{7, 7, 7}};
 
@@ -48,7 +48,7 @@ static void serve(void *user, kin_link *link, uint32_t epoch, const kin_proto_op
 
 static void pass_on(void *user, kin_link *link, uint32_t epoch, const kin_proto_open *open) {
     (void)user;
-    if (!kin_gateway_take(gateway, link, epoch, open)) kin_endpoint_refuse(link, "no head: there is none");
+    if (!kin_gateway_accept(gateway, link, epoch, open)) kin_endpoint_refuse(link, "no head: there is none");
 }
 
 static void tick_gateway(void *user) {
@@ -160,7 +160,7 @@ static void say_garbage_now(void *arg) {
     bool moved;
     uint8_t garbage[4096];
     memset(garbage, 0xa5, sizeof garbage);
-    assert_int_equal(kin_link_take(c->link, &fd, &tls, &err), 0);
+    assert_int_equal(kin_link_release(c->link, &fd, &tls, &err), 0);
     c->link = NULL;
     assert_int_equal(kin_tls_socket_open(&s, fd, tls, &err), 0);
     assert_int_equal(kin_tls_write(s.tls, garbage, sizeof garbage, &err), 0);
@@ -171,12 +171,12 @@ static void say_garbage_now(void *arg) {
 }
 
 static bool comes(atomic_int *n) {
-    for (int ms = 0; ms < PATIENCE_MS && atomic_load(n) == 0; ms++) usleep(1000);
+    for (int ms = 0; ms < TIMEOUT_MS && atomic_load(n) == 0; ms++) usleep(1000);
     return atomic_load(n) == 1;
 }
 
 static void becomes(atomic_bool *is) {
-    for (int ms = 0; ms < PATIENCE_MS && !atomic_load(is); ms++) usleep(1000);
+    for (int ms = 0; ms < TIMEOUT_MS && !atomic_load(is); ms++) usleep(1000);
     assert_true(atomic_load(is));
 }
 
@@ -294,7 +294,7 @@ static void links_end_with_the_gateways_head_and_pass_when_it_is_back(void **sta
     hears_itself(c, 100);
 }
 
-static void who_asks_for_a_head_that_does_not_answer_hears_so(void **state) {
+static void a_device_that_asks_for_a_silent_head_is_told(void **state) {
     struct sockaddr_in at = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
     socklen_t n = sizeof at;
     int silent = socket(AF_INET, SOCK_STREAM, 0);
@@ -315,7 +315,7 @@ int main(void) {
         STORY(garbage_ends_its_own_link_only),
         STORY(one_link_more_than_may_pass_hears_so_until_another_ends),
         STORY(links_end_with_the_gateways_head_and_pass_when_it_is_back),
-        STORY(who_asks_for_a_head_that_does_not_answer_hears_so),
+        STORY(a_device_that_asks_for_a_silent_head_is_told),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -52,16 +52,16 @@ static bool work(void *user, double free_s) {
     return true;
 }
 
-typedef struct world {
+typedef struct context {
     kin_shard *shard;
     kin_loopback_head alone;
     int n_tokens;
-} world;
+} context;
 
-static void open_world(world *w) {
+static void open_context(context *w) {
     kin_err err;
     kin_shard_options so = small_shard();
-    *w = (world){0};
+    *w = (context){0};
     memset(&t, 0, sizeof t);
     t.now = 1000 * (kin_time)MS;
     assert_int_equal(kin_shard_open(&w->shard, &model, &devices, &so, &err), 0);
@@ -76,13 +76,13 @@ static void open_world(world *w) {
     kin_head_clear(w->alone.head);
 }
 
-static void close_world(world *w) {
+static void close_context(context *w) {
     kin_loopback_head_close(&w->alone);
     kin_shard_close(w->shard);
 }
 
 // Runs steps of n tokens each. Returns the number of pieces of work done meanwhile.
-static int run(world *w, int n_steps, int n) {
+static int run(context *w, int n_steps, int n) {
     static const int32_t tokens[N_BATCH], seq[N_BATCH];
     static float logits[N_VOCAB];
     const kin_head_meanwhile meanwhile = {work, NULL};
@@ -103,8 +103,8 @@ static int run(world *w, int n_steps, int n) {
 
 static void work_fills_the_wait_when_that_is_known(void **state) {
     (void)state;
-    world w;
-    open_world(&w);
+    context w;
+    open_context(&w);
     t.wait_ms = 10;
     t.pass_ms = 3;
     assert_int_equal(run(&w, 3, 1), 0);
@@ -115,15 +115,15 @@ static void work_fills_the_wait_when_that_is_known(void **state) {
     assert_int_equal(run(&w, 10, 2), 10 * 3);
     t.pass_ms = 11;
     assert_int_equal(run(&w, 20, 1), 0);
-    close_world(&w);
+    close_context(&w);
 }
 
 // If a step arrives during a piece of work, the time at which that piece began is recorded as its wait. So the head knows after
 // one late step that the wait is shorter.
 static void a_ring_that_gets_faster_is_kept_waiting_once(void **state) {
     (void)state;
-    world w;
-    open_world(&w);
+    context w;
+    open_context(&w);
     t.wait_ms = 10;
     t.pass_ms = 3;
     run(&w, 20, 1);
@@ -138,13 +138,13 @@ static void a_ring_that_gets_faster_is_kept_waiting_once(void **state) {
     run(&w, 10, 1);
     assert_int_equal(run(&w, 10, 1), 10 * 3);
     assert_int_equal(t.n_late, 0);
-    close_world(&w);
+    close_context(&w);
 }
 
 static void with_another_ring_waits_are_measured_first(void **state) {
     (void)state;
-    world w;
-    open_world(&w);
+    context w;
+    open_context(&w);
     t.wait_ms = 10;
     t.pass_ms = 3;
     assert_true(run(&w, 10, 1) > 0);
@@ -158,7 +158,7 @@ static void with_another_ring_waits_are_measured_first(void **state) {
     w.n_tokens = 0;
     t.wait_ms = 1;
     assert_int_equal(run(&w, 10, 1), 0);
-    close_world(&w);
+    close_context(&w);
 }
 
 int main(void) {

@@ -1,5 +1,5 @@
 // The HTTP server over loopback sockets: requests, responses, shutdown, and listening addresses.
-#include "tests/http_world.h"
+#include "tests/http_context.h"
 
 #include <fcntl.h>
 #include <sys/socket.h>
@@ -11,8 +11,8 @@
 
 static void a_response_has_length_type_date_and_id(void **state) {
     (void)state;
-    world w;
-    open_world(&w);
+    context w;
+    open_context(&w);
     serve(&w);
     client *c = connect_client(&w);
     get(c, "/");
@@ -24,13 +24,13 @@ static void a_response_has_length_type_date_and_id(void **state) {
     expect_in(c, " GMT\r\n");
     assert_null(strstr(c->got, "Connection:"));
     close_client(c);
-    close_world(&w);
+    close_context(&w);
 }
 
 static void a_connection_is_used_again_and_ends_where_the_client_says(void **state) {
     (void)state;
-    world w;
-    open_world(&w);
+    context w;
+    open_context(&w);
     serve(&w);
     client *c = connect_client(&w);
     for (int i = 0; i < 3; i++) {
@@ -43,13 +43,13 @@ static void a_connection_is_used_again_and_ends_where_the_client_says(void **sta
     expect_in(c, "\r\nConnection: close\r\n");
     assert_int_equal(w.n_requests, 4);
     close_client(c);
-    close_world(&w);
+    close_context(&w);
 }
 
 static void http_1_0_ends_after_a_response_unless_asked_otherwise(void **state) {
     (void)state;
-    world w;
-    open_world(&w);
+    context w;
+    open_context(&w);
     serve(&w);
     client *c = connect_client(&w);
     send_text(c, "GET / HTTP/1.0\r\nConnection: keep-alive\r\n\r\n");
@@ -59,13 +59,13 @@ static void http_1_0_ends_after_a_response_unless_asked_otherwise(void **state) 
     wait_for_end(c);
     assert_int_equal(count(c->got, "hello"), 2);
     close_client(c);
-    close_world(&w);
+    close_context(&w);
 }
 
 static void pipelined_requests_are_answered_one_after_the_other(void **state) {
     (void)state;
-    world w;
-    open_world(&w);
+    context w;
+    open_context(&w);
     serve(&w);
     client *c = connect_client(&w);
     send_text(c, "GET /later HTTP/1.1\r\nHost: a\r\n\r\nGET /later HTTP/1.1\r\nHost: a\r\n\r\n"
@@ -78,15 +78,15 @@ static void pipelined_requests_are_answered_one_after_the_other(void **state) {
     wait_for(c, "last");
     assert_true(strstr(c->got, "first") < strstr(c->got, "second") && strstr(c->got, "second") < strstr(c->got, "last"));
     close_client(c);
-    close_world(&w);
+    close_context(&w);
 }
 
 static void thousands_of_pipelined_requests_are_answered(void **state) {
     (void)state;
     enum { N = 5000 };
     static const char request[] = "GET / HTTP/1.1\r\nHost: localhost\r\n\r\n";
-    world w;
-    open_world(&w);
+    context w;
+    open_context(&w);
     serve(&w);
     client *c = connect_client(&w);
     char *all = malloc(N * (sizeof request - 1));
@@ -97,13 +97,13 @@ static void thousands_of_pipelined_requests_are_answered(void **state) {
     assert_int_equal(kin_http_memory_used(w.http), 0);
     free(all);
     close_client(c);
-    close_world(&w);
+    close_context(&w);
 }
 
 static void bodies_come_with_a_length_or_in_chunks(void **state) {
     (void)state;
-    world w;
-    open_world(&w);
+    context w;
+    open_context(&w);
     serve(&w);
     client *c = connect_client(&w);
     send_text(c, "POST /echo HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n"
@@ -113,13 +113,13 @@ static void bodies_come_with_a_length_or_in_chunks(void **state) {
     send_text(c, "POST /echo HTTP/1.1\r\nHost: a\r\nContent-Length: 0\r\n\r\n");
     wait_for(c, "Content-Length: 0\r\n");
     close_client(c);
-    close_world(&w);
+    close_context(&w);
 }
 
 static void a_client_that_expects_100_gets_it_before_its_body(void **state) {
     (void)state;
-    world w;
-    open_world(&w);
+    context w;
+    open_context(&w);
     serve(&w);
     client *c = connect_client(&w);
     send_text(c, "POST /echo HTTP/1.1\r\nHost: a\r\nContent-Length: 4\r\nExpect: 100-continue\r\n\r\n");
@@ -136,13 +136,13 @@ static void a_client_that_expects_100_gets_it_before_its_body(void **state) {
     assert_null(strstr(c->got, "100 Continue"));
     assert_int_equal(w.n_requests, 1);
     close_client(c);
-    close_world(&w);
+    close_context(&w);
 }
 
 static void head_is_answered_like_get_without_the_body(void **state) {
     (void)state;
-    world w;
-    open_world(&w);
+    context w;
+    open_context(&w);
     serve(&w);
     client *c = connect_client(&w);
     send_text(c, "HEAD /query?q=x HTTP/1.1\r\nHost: a\r\n\r\nHEAD /stream HTTP/1.1\r\nHost: a\r\n\r\n");
@@ -157,7 +157,7 @@ static void head_is_answered_like_get_without_the_body(void **state) {
     assert_null(strstr(c->got, "piece"));
     assert_null(strstr(c->got, "\r\n0\r\n"));
     close_client(c);
-    close_world(&w);
+    close_context(&w);
 }
 
 static void paths_and_queries_are_decoded(void **state) {
@@ -171,8 +171,8 @@ static void paths_and_queries_are_decoded(void **state) {
                  {"/api/query?qq=1&=2&&q=3#q=4", "[3] GET"},
                  {"http://proxied.example:80/api/query?q=http://x", "[http://x] GET"},
                  {"/api", "hello"}};
-    world w;
-    open_world(&w);
+    context w;
+    open_context(&w);
     w.o.prefix = "/api/";
     serve(&w);
     client *c = connect_client(&w);
@@ -186,13 +186,13 @@ static void paths_and_queries_are_decoded(void **state) {
     wait_for_end(c);
     expect_in(c, "HTTP/1.1 404 Not Found\r\n");
     close_client(c);
-    close_world(&w);
+    close_context(&w);
 }
 
 static void streams_are_chunked_and_end(void **state) {
     (void)state;
-    world w;
-    open_world(&w);
+    context w;
+    open_context(&w);
     serve(&w);
     client *c = connect_client(&w);
     get(c, "/stream");
@@ -207,13 +207,13 @@ static void streams_are_chunked_and_end(void **state) {
     get(c, "/");
     wait_for(c, "hello");
     close_client(c);
-    close_world(&w);
+    close_context(&w);
 }
 
 static void streams_of_http_1_0_end_with_the_connection(void **state) {
     (void)state;
-    world w;
-    open_world(&w);
+    context w;
+    open_context(&w);
     serve(&w);
     client *c = connect_client(&w);
     send_text(c, "GET /stream HTTP/1.0\r\nConnection: keep-alive\r\n\r\n");
@@ -226,13 +226,13 @@ static void streams_of_http_1_0_end_with_the_connection(void **state) {
     expect_in(c, "\r\n\r\npiece");
     assert_null(strstr(c->got, "chunked"));
     close_client(c);
-    close_world(&w);
+    close_context(&w);
 }
 
 static void added_headers_cannot_add_others(void **state) {
     (void)state;
-    world w;
-    open_world(&w);
+    context w;
+    open_context(&w);
     serve(&w);
     client *c = connect_client(&w);
     get(c, "/later");
@@ -245,13 +245,13 @@ static void added_headers_cannot_add_others(void **state) {
     expect_in(c, "X-One: 1  X-Two: 2\r\n");
     assert_null(strstr(c->got, "Content-Length"));
     close_client(c);
-    close_world(&w);
+    close_context(&w);
 }
 
 static void offers_of_other_protocols_are_not_taken(void **state) {
     (void)state;
-    world w;
-    open_world(&w);
+    context w;
+    open_context(&w);
     serve(&w);
     client *c = connect_client(&w);
     send_text(c, "POST /echo HTTP/1.1\r\nHost: a\r\nConnection: Upgrade, HTTP2-Settings\r\nUpgrade: h2c\r\n"
@@ -264,14 +264,14 @@ static void offers_of_other_protocols_are_not_taken(void **state) {
     get(c, "/");
     wait_for(c, "hello");
     close_client(c);
-    close_world(&w);
+    close_context(&w);
 }
 
 static void a_large_response_arrives_whole(void **state) {
     (void)state;
     enum { N = 20 << 20 };
-    world w;
-    open_world(&w);
+    context w;
+    open_context(&w);
     serve(&w);
     client *c = connect_client(&w);
     get(c, "/later");
@@ -285,25 +285,25 @@ static void a_large_response_arrives_whole(void **state) {
     run_until(&w, c->n_got > N && c->got[c->n_got - 1] == '!');
     run_until(&w, kin_http_n_exchanges(w.http) == 0);
     close_client(c);
-    close_world(&w);
+    close_context(&w);
 }
 
 static void a_body_can_be_taken_along(void **state) {
     (void)state;
-    world w;
+    context w;
     size_t n;
     kin_http_hold hold, given;
-    open_world(&w);
+    open_context(&w);
     serve(&w);
     client *c = connect_client(&w);
     send_text(c, "POST /later HTTP/1.1\r\nHost: a\r\nContent-Length: 4\r\n\r\nbody");
     run_until(&w, w.n_open == 1);
     kin_http_exchange *x = take_open(&w);
-    char *body = kin_http_take_body(x, &n, &given);
+    char *body = kin_http_detach_body(x, &n, &given);
     kin_http_give_body(x, body, n, &given);
     kin_http_release(&given); // does nothing
     assert_int_equal(kin_http_body(x).len, 4);
-    body = kin_http_take_body(x, &n, &hold);
+    body = kin_http_detach_body(x, &n, &hold);
     assert_int_equal(n, 4);
     assert_null(kin_http_body(x).at);
     assert_true(kin_http_memory_used(w.http) >= 4);
@@ -315,15 +315,15 @@ static void a_body_can_be_taken_along(void **state) {
     kin_http_release(&hold);
     assert_int_equal(kin_http_memory_used(w.http), 0);
     close_client(c);
-    close_world(&w);
+    close_context(&w);
 }
 
 // ---- the end of the server
 
 static void draining_ends_idle_connections_and_lets_exchanges_end(void **state) {
     (void)state;
-    world w;
-    open_world(&w);
+    context w;
+    open_context(&w);
     serve(&w);
     client *idle = connect_client(&w), *later = connect_client(&w), *stream = connect_client(&w), *sending = connect_client(&w);
     get(later, "/later");
@@ -354,13 +354,13 @@ static void draining_ends_idle_connections_and_lets_exchanges_end(void **state) 
     assert_int_equal(kin_http_n_exchanges(w.http), 0);
     client *all[] = {idle, later, stream, sending};
     for (int i = 0; i < 4; i++) close_client(all[i]);
-    close_world(&w);
+    close_context(&w);
 }
 
 static void closing_says_gone_for_open_exchanges(void **state) {
     (void)state;
-    world w;
-    open_world(&w);
+    context w;
+    open_context(&w);
     serve(&w);
     client *c = connect_client(&w), *d = connect_client(&w);
     get(c, "/later");
@@ -373,15 +373,15 @@ static void closing_says_gone_for_open_exchanges(void **state) {
     wait_for_end(d);
     close_client(c);
     close_client(d);
-    close_world(&w);
+    close_context(&w);
 }
 
 // ---- addresses
 
 static void localhost_is_ipv4_and_ipv6(void **state) {
     (void)state;
-    world w;
-    open_world(&w);
+    context w;
+    open_context(&w);
     w.o.host = "localhost";
     serve(&w);
     struct sockaddr_in6 at;
@@ -393,10 +393,10 @@ static void localhost_is_ipv4_and_ipv6(void **state) {
     wait_for(c, "hello");
     if (fd >= 0) close(fd);
     close_client(c);
-    close_world(&w);
+    close_context(&w);
 }
 
-static void expect_no_server(world *w, const char *host, uint16_t port, const char *sentence) {
+static void expect_no_server(context *w, const char *host, uint16_t port, const char *sentence) {
     kin_err err = {""};
     kin_http_options o = w->o;
     o.host = host;
@@ -409,8 +409,8 @@ static void expect_no_server(world *w, const char *host, uint16_t port, const ch
 
 static void addresses_that_cannot_be_had_are_said(void **state) {
     (void)state;
-    world w;
-    open_world(&w);
+    context w;
+    open_context(&w);
     serve(&w);
     expect_no_server(&w, "127.0.0.1", kin_http_port(w.http), "address already in use");
     expect_no_server(&w, "localhost", kin_http_port(w.http), "address already in use");
@@ -418,7 +418,7 @@ static void addresses_that_cannot_be_had_are_said(void **state) {
     expect_no_server(&w, "8.8.8.8", 0, "cannot listen on 8.8.8.8");
     w.o.prefix = "kin";
     expect_no_server(&w, "127.0.0.1", 0, "begin with a slash");
-    close_world(&w);
+    close_context(&w);
 }
 
 static void a_unix_socket_serves_and_is_removed(void **state) {
@@ -436,8 +436,8 @@ static void a_unix_socket_serves_and_is_removed(void **state) {
     int stale = socket(AF_UNIX, SOCK_STREAM, 0);
     assert_int_equal(bind(stale, (const struct sockaddr *)&at, sizeof at), 0);
     close(stale);
-    world w;
-    open_world(&w);
+    context w;
+    open_context(&w);
     w.o.host = path;
     serve(&w);
     assert_int_equal(kin_http_port(w.http), 0);
@@ -450,7 +450,7 @@ static void a_unix_socket_serves_and_is_removed(void **state) {
     assert_int_equal(access(file, F_OK), 0);
     assert_int_equal(access(path, F_OK), 0);
     close_client(c);
-    close_world(&w);
+    close_context(&w);
     assert_int_not_equal(access(path, F_OK), 0);
     unlink(file);
     rmdir(folder);

@@ -12,7 +12,7 @@
 #include "serve/http.h"
 #include "serve/http_connection.h"
 
-typedef struct world {
+typedef struct context {
     kin_http_service service;
     kin_http_connection *c;
     kin_http_exchange *open;
@@ -21,84 +21,84 @@ typedef struct world {
     size_t n_pending; // of the sent bytes
     bool takes_nothing, is_finished, is_closed, is_paused;
     kin_time now;
-} world;
+} context;
 
 static void send_bytes(void *socket, const void *bytes, size_t n) {
-    world *w = socket;
+    context *w = socket;
     assert_false(w->is_closed || w->is_finished);
     kin_text_put(&w->sent, bytes, n);
     if (w->takes_nothing) w->n_pending += n;
 }
 
 static size_t count_pending(const void *socket, uint64_t *n_out) {
-    const world *w = socket;
+    const context *w = socket;
     *n_out = w->sent.len - w->n_pending;
     return w->n_pending;
 }
 
 static void set_reading(void *socket, bool on) {
-    ((world *)socket)->is_paused = !on;
+    ((context *)socket)->is_paused = !on;
 }
 
 static void finish(void *socket) {
-    ((world *)socket)->is_finished = true;
+    ((context *)socket)->is_finished = true;
 }
 
 static void close_socket(void *socket) {
-    ((world *)socket)->is_closed = true;
+    ((context *)socket)->is_closed = true;
 }
 
 static const kin_http_socket_ops ops = {send_bytes, count_pending, set_reading, finish, close_socket};
 
 static void on_request(void *user, kin_http_exchange *x) {
-    world *w = user;
+    context *w = user;
     w->n_requests++;
     w->open = x;
 }
 
 static void on_gone(void *user, kin_http_exchange *x) {
-    world *w = user;
+    context *w = user;
     assert_ptr_equal(x, w->open);
     w->open = NULL;
     w->n_gone++;
 }
 
-static void open_world(world *w) {
-    *w = (world){.service = {.limits = kin_http_options_default().limits,
-                             .memory = {.max = 1 << 20},
-                             .callbacks = {.request = on_request, .gone = on_gone}}};
+static void open_context(context *w) {
+    *w = (context){.service = {.limits = kin_http_options_default().limits,
+                               .memory = {.max = 1 << 20},
+                               .callbacks = {.request = on_request, .gone = on_gone}}};
     w->service.user = w;
     kin_rng_seed(&w->service.rng, 1);
     assert_int_equal(kin_http_connection_open(&w->c, &w->service, &ops, w, NULL), 0);
 }
 
-static void close_world(world *w) {
+static void close_context(context *w) {
     kin_http_connection_free(w->c);
     kin_text_fini(&w->sent);
     assert_int_equal(w->service.memory.used, 0);
 }
 
-static void feed(world *w, const char *text) {
+static void feed(context *w, const char *text) {
     kin_http_connection_feed(w->c, text, strlen(text));
 }
 
-static void get(world *w) {
+static void get(context *w) {
     feed(w, "GET / HTTP/1.1\r\nHost: a\r\n\r\n");
 }
 
-static void reply(world *w, const char *text) {
+static void reply(context *w, const char *text) {
     kin_http_exchange *x = w->open;
     w->open = NULL;
     kin_http_reply(x, 200, NULL, text, strlen(text));
 }
 
 // Advances the time.
-static void pass(world *w, uint64_t ms) {
+static void pass(context *w, uint64_t ms) {
     kin_http_connection_tick(w->c, w->now);
     kin_http_connection_tick(w->c, w->now += ms * 1000000);
 }
 
-static void take_pending(world *w) {
+static void take_pending(context *w) {
     w->n_pending = 0;
     kin_http_connection_sent(w->c);
 }
@@ -108,8 +108,8 @@ static void take_pending(world *w) {
 static void a_refused_client_can_read_why_and_has_two_seconds_to_close(void **state) {
     (void)state;
     for (int closes = 0; closes < 2; closes++) {
-        world w;
-        open_world(&w);
+        context w;
+        open_context(&w);
         feed(&w, "POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 99999999\r\n\r\n");
         assert_non_null(strstr(w.sent.at, "HTTP/1.1 413"));
         assert_true(w.is_finished && !w.is_closed && !w.is_paused); // closing now could discard the response
@@ -123,7 +123,7 @@ static void a_refused_client_can_read_why_and_has_two_seconds_to_close(void **st
             pass(&w, 2001);
         assert_true(w.is_closed);
         assert_int_equal(w.sent.len, n_sent);
-        close_world(&w);
+        close_context(&w);
     }
 }
 
@@ -138,21 +138,21 @@ static void the_owner_says_how_a_refusal_of_a_path_looks(void **state) {
     } requests[] = {{"POST /api/a?b=c HTTP/1.1\r\nHost: a\r\nContent-Length: 99999999\r\n\r\n", "413 for </api/a>"},
                     {"GARBAGE\r\n\r\n", "400 for <>"}};
     for (size_t i = 0; i < sizeof requests / sizeof requests[0]; i++) {
-        world w;
-        open_world(&w);
+        context w;
+        open_context(&w);
         kin_http_connection_free(w.c);
         w.service.callbacks.refusal = put_refusal;
         assert_int_equal(kin_http_connection_open(&w.c, &w.service, &ops, &w, NULL), 0);
         feed(&w, requests[i].text);
         if (!strstr(w.sent.at, requests[i].body)) fail_msg("%s", w.sent.at);
-        close_world(&w);
+        close_context(&w);
     }
 }
 
 static void a_slow_client_gets_the_end_of_the_last_response(void **state) {
     (void)state;
-    world w;
-    open_world(&w);
+    context w;
+    open_context(&w);
     w.takes_nothing = true;
     feed(&w, "GET / HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n");
     reply(&w, "text");
@@ -164,13 +164,13 @@ static void a_slow_client_gets_the_end_of_the_last_response(void **state) {
     assert_false(w.is_closed);
     take_pending(&w);
     assert_true(w.is_closed);
-    close_world(&w);
+    close_context(&w);
 }
 
 static void the_next_request_waits_until_the_response_is_out(void **state) {
     (void)state;
-    world w;
-    open_world(&w);
+    context w;
+    open_context(&w);
     w.takes_nothing = true;
     get(&w);
     get(&w);
@@ -187,7 +187,7 @@ static void the_next_request_waits_until_the_response_is_out(void **state) {
     assert_non_null(strstr(w.sent.at, "second"));
     take_pending(&w);
     assert_true(w.is_closed);
-    close_world(&w);
+    close_context(&w);
     assert_int_equal(w.n_gone, 0);
     assert_int_equal(w.n_requests, 2);
 }
@@ -195,8 +195,8 @@ static void the_next_request_waits_until_the_response_is_out(void **state) {
 static void gone_is_not_said_inside_of_a_write(void **state) {
     (void)state;
     static const char piece[3 << 20];
-    world w;
-    open_world(&w);
+    context w;
+    open_context(&w);
     w.takes_nothing = true;
     get(&w);
     kin_http_begin(w.open, 200, NULL);
@@ -207,11 +207,11 @@ static void gone_is_not_said_inside_of_a_write(void **state) {
     assert_int_equal(w.n_gone, 0);
     kin_http_write(w.open, piece, sizeof piece); // the owner does not know yet
     assert_true(w.sent.len < 7 << 20);
-    close_world(&w);
+    close_context(&w);
     assert_int_equal(w.n_gone, 1);
 }
 
-static int n_interim(const world *w) {
+static int n_interim(const context *w) {
     int n = 0;
     for (const char *at = w->sent.at; at && (at = strstr(at, "HTTP/1.1 100 Continue\r\n\r\n")); at++) n++;
     return n;
@@ -219,8 +219,8 @@ static int n_interim(const world *w) {
 
 static void a_client_that_sends_nothing_more_is_answered(void **state) {
     (void)state;
-    world w;
-    open_world(&w);
+    context w;
+    open_context(&w);
     get(&w);
     kin_http_connection_eof(w.c);
     assert_false(w.is_closed);
@@ -236,14 +236,14 @@ static void a_client_that_sends_nothing_more_is_answered(void **state) {
     assert_non_null(strstr(w.sent.at, "Connection: close"));
     assert_non_null(strstr(w.sent.at, "late"));
     assert_true(w.is_closed);
-    close_world(&w);
+    close_context(&w);
     assert_int_equal(w.n_gone, 0);
 }
 
 static void what_http_1_0_does_not_know_is_not_sent_to_it(void **state) {
     (void)state;
-    world w;
-    open_world(&w);
+    context w;
+    open_context(&w);
     feed(&w, "GET / HTTP/1.0\r\n\r\n");
     kin_http_connection_eof(w.c);
     for (int i = 0; i < 9; i++) pass(&w, 1000);
@@ -251,25 +251,25 @@ static void what_http_1_0_does_not_know_is_not_sent_to_it(void **state) {
     assert_false(w.is_closed);
     reply(&w, "late");
     assert_true(w.is_closed);
-    close_world(&w);
+    close_context(&w);
 }
 
 static void the_end_of_bytes_within_a_request_ends_it(void **state) {
     (void)state;
-    world w;
-    open_world(&w);
+    context w;
+    open_context(&w);
     feed(&w, "POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 9\r\n\r\nabc");
     kin_http_connection_eof(w.c);
     assert_true(w.is_closed);
-    close_world(&w);
+    close_context(&w);
     assert_int_equal(w.n_requests, 0);
 }
 
 static void an_exchange_that_ends_after_its_client_went_is_not_gone_too(void **state) {
     (void)state;
     static const char piece[3 << 20];
-    world w;
-    open_world(&w);
+    context w;
+    open_context(&w);
     get(&w);
     kin_http_begin(w.open, 200, NULL);
     w.takes_nothing = true;
@@ -278,15 +278,15 @@ static void an_exchange_that_ends_after_its_client_went_is_not_gone_too(void **s
     kin_http_write(w.open, piece, sizeof piece); // more than may be pending
     assert_true(w.is_closed);
     kin_http_end(w.open);
-    close_world(&w);
+    close_context(&w);
     assert_int_equal(w.n_gone, 0);
 }
 
 static void a_large_body_has_more_time_than_a_header(void **state) {
     (void)state;
     static char body[320 << 10]; // 20 seconds at 16 KiB per second
-    world w;
-    open_world(&w);
+    context w;
+    open_context(&w);
     memset(body, 'x', sizeof body);
     feed(&w, "POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 400000\r\n\r\n");
     kin_http_connection_feed(w.c, body, sizeof body);
@@ -294,13 +294,13 @@ static void a_large_body_has_more_time_than_a_header(void **state) {
     assert_null(w.sent.at);
     kin_http_connection_tick(w.c, w.now += (uint64_t)2000 * 1000000);
     assert_non_null(strstr(w.sent.at, "HTTP/1.1 408"));
-    close_world(&w);
+    close_context(&w);
 }
 
 static void waiting_for_the_owner_takes_any_time(void **state) {
     (void)state;
-    world w;
-    open_world(&w);
+    context w;
+    open_context(&w);
     get(&w);
     pass(&w, 24 * 3600 * 1000);
     assert_false(w.is_closed);
@@ -309,13 +309,13 @@ static void waiting_for_the_owner_takes_any_time(void **state) {
     assert_false(w.is_closed);
     pass(&w, 76000); // idle
     assert_true(w.is_closed);
-    close_world(&w);
+    close_context(&w);
 }
 
 // ---- tunnels
 
 typedef struct tunnel {
-    world w;
+    context w;
     kin_text_buffer got;
     int n_closed;
 } tunnel;
@@ -329,14 +329,14 @@ static void count_closed(void *user) {
 }
 
 static void upgrade_it(void *user, kin_http_exchange *x) {
-    tunnel *t = user; // the world is its first member
+    tunnel *t = user; // the context is its first member
     t->w.open = x;
     kin_http_upgrade(x, "echo", &(kin_http_tunnel){.bytes = take_bytes, .closed = count_closed, .user = t});
 }
 
 static void open_tunnel(tunnel *t, const char *behind) {
     memset(t, 0, sizeof *t);
-    open_world(&t->w);
+    open_context(&t->w);
     t->w.service.callbacks.request = upgrade_it;
     feed(&t->w, "GET / HTTP/1.1\r\nHost: a\r\nConnection: Upgrade\r\nUpgrade: echo\r\n\r");
     char end[100] = "\n";
@@ -346,7 +346,7 @@ static void open_tunnel(tunnel *t, const char *behind) {
 }
 
 static void close_tunnel(tunnel *t) {
-    close_world(&t->w);
+    close_context(&t->w);
     kin_text_fini(&t->got);
     assert_int_equal(t->n_closed, 1);
     assert_int_equal(t->w.n_gone, 0);

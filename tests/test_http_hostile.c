@@ -1,5 +1,5 @@
 // The HTTP server against clients that send garbage or too much, are slow, disconnect, or are many: their answers and their cost.
-#include "tests/http_world.h"
+#include "tests/http_context.h"
 
 #include <sys/resource.h>
 #include <sys/socket.h>
@@ -38,8 +38,8 @@ static void wrong_requests_are_refused_and_the_connection_ends(void **state) {
         {"GET / HTTP/7.3\r\nHost: a\r\n\r\n", 400},
         {"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n", 505},
     };
-    world w;
-    open_world(&w);
+    context w;
+    open_context(&w);
     w.o.limits.max_body = 1000000;
     serve(&w);
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
@@ -56,11 +56,11 @@ static void wrong_requests_are_refused_and_the_connection_ends(void **state) {
     assert_int_equal(w.n_requests, 0);
     run_until(&w, kin_http_n_connections(w.http) == 0);
     assert_int_equal(kin_http_memory_used(w.http), 0);
-    close_world(&w);
+    close_context(&w);
 }
 
 // Sends `begin`, then about n bytes made of `piece`, and expects that status.
-static void expect_refusal(world *w, const char *begin, const char *piece, size_t n, const char *status) {
+static void expect_refusal(context *w, const char *begin, const char *piece, size_t n, const char *status) {
     client *c = connect_client(w);
     size_t len = strlen(piece);
     char *bytes = malloc(n + len);
@@ -75,8 +75,8 @@ static void expect_refusal(world *w, const char *begin, const char *piece, size_
 
 static void what_is_too_large_is_refused(void **state) {
     (void)state;
-    world w;
-    open_world(&w);
+    context w;
+    open_context(&w);
     w.o.limits.max_body = 1 << 20;
     serve(&w);
     expect_refusal(&w, "GET /", "a", 9000, "HTTP/1.1 414");
@@ -91,14 +91,14 @@ static void what_is_too_large_is_refused(void **state) {
     assert_int_equal(w.n_requests, 0);
     run_until(&w, kin_http_n_connections(w.http) == 0);
     assert_int_equal(kin_http_memory_used(w.http), 0);
-    close_world(&w);
+    close_context(&w);
 }
 
 static void values_of_json_are_bounded_by_the_memory_that_they_take(void **state) {
     (void)state;
     enum { N = 60000, ALL = 1 << 20 };
-    world w;
-    open_world(&w);
+    context w;
+    open_context(&w);
     w.o.limits.max_memory = ALL;
     serve(&w);
     char *body = malloc(N);
@@ -122,7 +122,7 @@ static void values_of_json_are_bounded_by_the_memory_that_they_take(void **state
     send_bytes(first, body, N / 3);
     run_until(&w, w.n_open == 1);
     kin_http_exchange *x = take_open(&w);
-    free(kin_http_take_body(x, &n, &hold));
+    free(kin_http_detach_body(x, &n, &hold));
     assert_true(hold.bytes > ALL / 2);
     reply_text(x, "done"); // the parsed form still exists
     wait_for(first, "done");
@@ -136,7 +136,7 @@ static void values_of_json_are_bounded_by_the_memory_that_they_take(void **state
     send_bytes(first, body, (size_t)n_rest);
     run_until(&w, w.n_open == 1);
     x = take_open(&w);
-    free(kin_http_take_body(x, &n, &rest));
+    free(kin_http_detach_body(x, &n, &rest));
     reply_text(x, "done");
     wait_for(first, "done");
     assert_true(kin_http_memory_used(w.http) > ALL / 32 * 29);
@@ -161,13 +161,13 @@ static void values_of_json_are_bounded_by_the_memory_that_they_take(void **state
     wait_for(first, "again");
     free(body);
     close_client(first);
-    close_world(&w);
+    close_context(&w);
 }
 
 static void the_memory_of_all_requests_together_is_bounded(void **state) {
     (void)state;
-    world w;
-    open_world(&w);
+    context w;
+    open_context(&w);
     w.o.limits.max_memory = 100000;
     serve(&w);
     char *body = calloc(1, 60000);
@@ -186,10 +186,10 @@ static void the_memory_of_all_requests_together_is_bounded(void **state) {
     free(body);
     close_client(first);
     close_client(second);
-    close_world(&w);
+    close_context(&w);
 }
 
-static void random_bytes_hurt_nobody(void **state) {
+static void random_bytes_do_no_harm(void **state) {
     (void)state;
     static const char *const words[] = {"GET ",
                                         "POST ",
@@ -204,9 +204,9 @@ static void random_bytes_hurt_nobody(void **state) {
                                         "Transfer-Encoding: chunked\r\n",
                                         "\x80\xff",
                                         "5\r\n"};
-    world w;
+    context w;
     kin_rng rng;
-    open_world(&w);
+    open_context(&w);
     serve(&w);
     kin_rng_seed(&rng, 1);
     client *other = connect_client(&w);
@@ -227,7 +227,7 @@ static void random_bytes_hurt_nobody(void **state) {
     close_client(other);
     run_until(&w, kin_http_n_connections(w.http) == 0);
     assert_int_equal(kin_http_memory_used(w.http), 0);
-    close_world(&w);
+    close_context(&w);
 }
 
 // ---- slow clients, and clients that disconnect
@@ -235,8 +235,8 @@ static void random_bytes_hurt_nobody(void **state) {
 static void slow_requests_and_idle_connections_end(void **state) {
     (void)state;
     static const char *const slow[] = {"GET / HT", "POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 9\r\n\r\nbo"};
-    world w;
-    open_world(&w);
+    context w;
+    open_context(&w);
     w.o.limits.header_ms = w.o.limits.idle_ms = 500; // `busy` and `once` are handled within this time, even on a busy machine
     serve(&w);
     for (int i = 0; i < 2; i++) {
@@ -259,13 +259,13 @@ static void slow_requests_and_idle_connections_end(void **state) {
     close_client(silent);
     close_client(once);
     close_client(busy);
-    close_world(&w);
+    close_context(&w);
 }
 
 static void a_client_that_goes_is_noticed_while_nothing_is_written(void **state) {
     (void)state;
-    world w;
-    open_world(&w);
+    context w;
+    open_context(&w);
     serve(&w);
     client *waiting = connect_client(&w), *reading = connect_client(&w), *resetting = connect_client(&w);
     get(waiting, "/later");
@@ -279,15 +279,15 @@ static void a_client_that_goes_is_noticed_while_nothing_is_written(void **state)
     run_until(&w, w.n_gone == 3 && kin_http_n_connections(w.http) == 0);
     assert_int_equal(kin_http_n_exchanges(w.http), 0);
     assert_int_equal(kin_http_memory_used(w.http), 0);
-    close_world(&w);
+    close_context(&w);
 }
 
 static void disconnects_in_mid_stream_leave_nothing_behind(void **state) {
     (void)state;
     enum { ROUNDS = 50, N = 20 };
     char piece[3000];
-    world w;
-    open_world(&w);
+    context w;
+    open_context(&w);
     serve(&w);
     memset(piece, 'x', sizeof piece);
     for (int round = 0; round < ROUNDS; round++) {
@@ -308,14 +308,14 @@ static void disconnects_in_mid_stream_leave_nothing_behind(void **state) {
     run_until(&w, kin_http_n_connections(w.http) == 0);
     assert_int_equal(w.n_gone, ROUNDS * N);
     assert_int_equal(kin_http_memory_used(w.http), 0);
-    close_world(&w);
+    close_context(&w);
 }
 
-static void a_reader_that_stalls_is_cut_off_and_slows_nobody(void **state) {
+static void a_reader_that_stalls_is_cut_off_and_slows_no_other(void **state) {
     (void)state;
     enum { PIECE = 64 << 10 };
-    world w;
-    open_world(&w);
+    context w;
+    open_context(&w);
     w.o.limits.max_pending = 1 << 20;
     serve(&w);
     client *stalled = connect_client(&w), *other = connect_client(&w);
@@ -336,14 +336,14 @@ static void a_reader_that_stalls_is_cut_off_and_slows_nobody(void **state) {
     free(piece);
     close_client(stalled);
     close_client(other);
-    close_world(&w);
+    close_context(&w);
 }
 
 static void a_response_that_is_not_read_ends_after_a_while(void **state) {
     (void)state;
     enum { N = 30 << 20 };
-    world w;
-    open_world(&w);
+    context w;
+    open_context(&w);
     w.o.limits.stall_ms = 50;
     serve(&w);
     client *stalled = connect_client(&w), *streaming = connect_client(&w);
@@ -362,14 +362,14 @@ static void a_response_that_is_not_read_ends_after_a_while(void **state) {
     wait_for(streaming, "hello");
     close_client(stalled);
     close_client(streaming);
-    close_world(&w);
+    close_context(&w);
 }
 
 static void input_behind_an_open_exchange_is_bounded(void **state) {
     (void)state;
     enum { N = 8 << 20 };
-    world w;
-    open_world(&w);
+    context w;
+    open_context(&w);
     serve(&w);
     client *c = connect_client(&w), *other = connect_client(&w);
     char *bytes = malloc(N);
@@ -387,7 +387,7 @@ static void input_behind_an_open_exchange_is_bounded(void **state) {
     run_until(&w, w.n_requests == 1 + 100 + N / 51);
     close_client(c);
     close_client(other);
-    close_world(&w);
+    close_context(&w);
 }
 
 // ---- many connections
@@ -401,7 +401,7 @@ static size_t resident_bytes(void) {
     return (size_t)pages * (size_t)sysconf(_SC_PAGESIZE);
 }
 
-static int connect_plainly(world *w) {
+static int connect_plainly(context *w) {
     struct sockaddr_in at;
     uv_ip4_addr("127.0.0.1", kin_http_port(w->http), &at);
     int fd = socket(AF_INET, SOCK_STREAM, 0);
@@ -413,8 +413,8 @@ static int connect_plainly(world *w) {
 static void idle_connections_cost_little(void **state) {
     (void)state;
     struct rlimit limit;
-    world w;
-    open_world(&w);
+    context w;
+    open_context(&w);
     assert_int_equal(getrlimit(RLIMIT_NOFILE, &limit), 0);
     limit.rlim_cur = limit.rlim_max;
     setrlimit(RLIMIT_NOFILE, &limit);
@@ -440,13 +440,13 @@ static void idle_connections_cost_little(void **state) {
     free(fds);
     run_until(&w, kin_http_n_connections(w.http) == 1);
     close_client(c);
-    close_world(&w);
+    close_context(&w);
 }
 
 static void one_connection_too_many_ends_the_one_idle_longest(void **state) {
     (void)state;
-    world w;
-    open_world(&w);
+    context w;
+    open_context(&w);
     w.o.limits.max_connections = 3;
     serve(&w);
     client *busy = connect_client(&w);
@@ -465,13 +465,13 @@ static void one_connection_too_many_ends_the_one_idle_longest(void **state) {
     wait_for(third, "answer");
     client *all[] = {busy, first, second, third, fourth};
     for (int i = 0; i < 5; i++) close_client(all[i]);
-    close_world(&w);
+    close_context(&w);
 }
 
-static void idle_longest_is_who_was_used_least_lately(void **state) {
+static void the_longest_idle_connection_is_the_least_recently_used(void **state) {
     (void)state;
-    world w;
-    open_world(&w);
+    context w;
+    open_context(&w);
     w.o.limits.max_connections = 3;
     w.o.limits.header_ms = 500;
     serve(&w);
@@ -489,7 +489,7 @@ static void idle_longest_is_who_was_used_least_lately(void **state) {
     assert_false(first->has_ended);
     client *all[] = {first, second, slow, third};
     for (int i = 0; i < 4; i++) close_client(all[i]);
-    close_world(&w);
+    close_context(&w);
 }
 
 int main(void) {
@@ -499,15 +499,15 @@ int main(void) {
         cmocka_unit_test(what_is_too_large_is_refused),
         cmocka_unit_test(values_of_json_are_bounded_by_the_memory_that_they_take),
         cmocka_unit_test(the_memory_of_all_requests_together_is_bounded),
-        cmocka_unit_test(random_bytes_hurt_nobody),
+        cmocka_unit_test(random_bytes_do_no_harm),
         cmocka_unit_test(slow_requests_and_idle_connections_end),
         cmocka_unit_test(a_client_that_goes_is_noticed_while_nothing_is_written),
         cmocka_unit_test(disconnects_in_mid_stream_leave_nothing_behind),
-        cmocka_unit_test(a_reader_that_stalls_is_cut_off_and_slows_nobody),
+        cmocka_unit_test(a_reader_that_stalls_is_cut_off_and_slows_no_other),
         cmocka_unit_test(a_response_that_is_not_read_ends_after_a_while),
         cmocka_unit_test(input_behind_an_open_exchange_is_bounded),
         cmocka_unit_test(one_connection_too_many_ends_the_one_idle_longest),
-        cmocka_unit_test(idle_longest_is_who_was_used_least_lately),
+        cmocka_unit_test(the_longest_idle_connection_is_the_least_recently_used),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -13,7 +13,7 @@
 static char said[2][512];
 static int n_said;
 
-void kin_app_say(const char *fmt, ...) {
+void kin_app_log(const char *fmt, ...) {
     va_list args;
     va_start(args, fmt);
     vsnprintf(said[n_said++ % 2], sizeof said[0], fmt, args);

@@ -131,7 +131,7 @@ static void be_the_same(void) {
     finish(&o);
 }
 
-static void who_starts_while_the_one_before_ends_is_the_same(void **state) {
+static void a_process_that_starts_while_the_former_ends_is_the_same_device(void **state) {
     (void)state;
     in_child(be_the_same);
 }
@@ -146,7 +146,7 @@ static void be_another(void) {
     finish(&o);
 }
 
-static void who_does_not_end_in_time_is_another_one(void **state) {
+static void a_process_that_does_not_end_in_time_is_another_device(void **state) {
     (void)state;
     in_child(be_another);
 }
@@ -162,7 +162,7 @@ static void be_another_at_once(void) {
     finish(&o);
 }
 
-static void who_lives_is_not_waited_for(void **state) {
+static void a_living_process_is_not_waited_for(void **state) {
     (void)state;
     in_child(be_another_at_once);
 }
@@ -183,9 +183,9 @@ static void an_id_is_kept_from_one_process_to_the_next(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(an_id_is_kept_from_one_process_to_the_next),
-        cmocka_unit_test(who_starts_while_the_one_before_ends_is_the_same),
-        cmocka_unit_test(who_does_not_end_in_time_is_another_one),
-        cmocka_unit_test(who_lives_is_not_waited_for),
+        cmocka_unit_test(a_process_that_starts_while_the_former_ends_is_the_same_device),
+        cmocka_unit_test(a_process_that_does_not_end_in_time_is_another_device),
+        cmocka_unit_test(a_living_process_is_not_waited_for),
     };
     return cmocka_run_group_tests(tests, make_folder, remove_folder);
 }

@@ -17,7 +17,7 @@
 #include "testkit/head_eval.h"
 #include "tests/small_cluster.h"
 
-enum { N_IDS = 4, PATIENCE_MS = 60000 };
+enum { N_IDS = 4, TIMEOUT_MS = 60000 };
 
 static const int32_t ids[N_IDS] = {1, 50, 60, 70};
 static char cache[] = "/tmp/kin-test-cache-XXXXXX", in_the_way[64], copy[] = "/tmp/kin-test-copy-XXXXXX";
@@ -99,7 +99,7 @@ static kin_join_options device_with_cache(uint16_t head_port) {
 static void expect_members(kin_cluster *c, int n) {
     static float logits[N_IDS * N_VOCAB];
     kin_err err = {"nothing was asked"};
-    for (kin_time begun = kin_clock_now(); kin_clock_ms(begun, kin_clock_now()) < PATIENCE_MS;) {
+    for (kin_time begun = kin_clock_now(); kin_clock_ms(begun, kin_clock_now()) < TIMEOUT_MS;) {
         if (kin_cluster_begin(c, &err) != 0) fail_msg("%s", err.text);
         kin_head_set_chunk(kin_cluster_head(c), N_BATCH);
         kin_head_clear(kin_cluster_head(c));

@@ -18,7 +18,7 @@
 #include "net/endpoint.h"
 #include "tests/joined.h"
 
-enum { MAX_KEPT = 64, PATIENCE_MS = 20000 };
+enum { MAX_KEPT = 64, TIMEOUT_MS = 20000 };
 
 static const kin_proto_id head_id = {{100}};
 
@@ -100,7 +100,7 @@ static void say(head *h, const kin_proto_message *m) {
 
 // Returns message i; waits until it has arrived.
 static const kin_proto_message *nth(head *h, int i) {
-    for (int waited_ms = 0; waited_ms < PATIENCE_MS; waited_ms += 5) {
+    for (int waited_ms = 0; waited_ms < TIMEOUT_MS; waited_ms += 5) {
         pthread_mutex_lock(&h->mutex);
         const kin_proto_message *m = i < h->n_kept ? h->kept[i] : NULL;
         pthread_mutex_unlock(&h->mutex);

@@ -52,7 +52,7 @@ static const kind kinds[] = {
 };
 enum { N_KINDS = sizeof kinds / sizeof *kinds };
 
-typedef struct world {
+typedef struct context {
     const kind *kind;
     kin_rng rng;
     int columns, rows;
@@ -60,7 +60,7 @@ typedef struct world {
     uint8_t *raw;             // [rows]
     uint8_t *packed;          // [rows], the kernels' input
     float *x;                 // [BATCH, columns]
-} world;
+} context;
 
 // Returns, depending on the row, a normal number of either sign, zero, a subnormal or a large number.
 static uint16_t some_f16(kin_rng *rng, int row) {
@@ -96,7 +96,7 @@ static void put(uint8_t *p, uint32_t bits, int n) {
     for (int i = 0; i < n; i++) p[i] = (uint8_t)(bits >> 8 * i);
 }
 
-static void fill_block(world *w, int row, uint8_t *b) {
+static void fill_block(context *w, int row, uint8_t *b) {
     static const uint8_t patterns[] = {0xff, 0x00, 0x80, 0x7f};
     size_t n = block_bytes(w->kind->type);
     for (size_t i = 0; i < n; i++) b[i] = row % 5 < 4 && row % 3 == 0 ? patterns[row % 5] : (uint8_t)kin_rng_u64(&w->rng);
@@ -119,11 +119,11 @@ static float some_x(kin_rng *rng, int row, int column) {
     }
 }
 
-static world *new_world(const kind *k, int columns) {
-    world *w = calloc(1, sizeof *w);
+static context *new_context(const kind *k, int columns) {
+    context *w = calloc(1, sizeof *w);
     // Rows do not fill the last panel. Matrices of floats are not packed: their addresses are as misaligned as in a file.
     bool packs = kin_kernel_packs(k->type);
-    *w = (world){.kind = k, .columns = columns, .rows = ROWS_MAX, .offset = packs ? 0 : 2};
+    *w = (context){.kind = k, .columns = columns, .rows = ROWS_MAX, .offset = packs ? 0 : 2};
     kin_rng_seed(&w->rng, (uint64_t)(k->type * 1000 + columns));
     size_t n_blocks = (size_t)(columns / ggml_blck_size((enum ggml_type)k->type));
     w->row_bytes = n_blocks * block_bytes(k->type);
@@ -140,7 +140,7 @@ static world *new_world(const kind *k, int columns) {
     return w;
 }
 
-static void free_world(world *w) {
+static void free_context(context *w) {
     free(w->raw);
     free(w->packed - w->offset);
     free(w->x);
@@ -148,12 +148,12 @@ static void free_world(world *w) {
 }
 
 // Calls f for every type and width.
-static void with_all(void (*f)(const world *w)) {
+static void with_all(void (*f)(const context *w)) {
     for (int i = 0; i < N_KINDS; i++) {
         for (int j = 0; j < 3 && kinds[i].columns[j]; j++) {
-            world *w = new_world(&kinds[i], kinds[i].columns[j]);
+            context *w = new_context(&kinds[i], kinds[i].columns[j]);
             f(w);
-            free_world(w);
+            free_context(w);
         }
     }
 }
@@ -164,16 +164,16 @@ static const kin_kernels *best(void) {
     return kin_kernels_at(i);
 }
 
-static int n_blocks(const world *w) {
+static int n_blocks(const context *w) {
     return (w->columns + KIN_ACT_COLUMNS - 1) / KIN_ACT_COLUMNS;
 }
 
-static int n_panels(const world *w) {
+static int n_panels(const context *w) {
     return (w->rows + KIN_PANEL_ROWS - 1) / KIN_PANEL_ROWS;
 }
 
 // Multiplies rows [first, first + n) of the batch; panels [0, split) in a separate call. y: f32 [n, rows]
-static void multiply_split(const world *w, const kin_kernels *k, int first, int n, int split, float *y) {
+static void multiply_split(const context *w, const kin_kernels *k, int first, int n, int split, float *y) {
     kin_act *act = malloc(kin_act_bytes(w->columns, n));
     kin_matrix m = {.type = w->kind->type, .columns = w->columns, .rows = w->rows, .is_packed = true, .data = w->packed};
     kin_act_kind act_kind = kin_kernel_act_kind(w->kind->type);
@@ -184,19 +184,19 @@ static void multiply_split(const world *w, const kin_kernels *k, int first, int 
     free(act);
 }
 
-static void multiply(const world *w, const kin_kernels *k, int first, int n, float *y) {
+static void multiply(const context *w, const kin_kernels *k, int first, int n, float *y) {
     multiply_split(w, k, first, n, 0, y);
 }
 
 static float y_0[BATCH * ROWS_MAX], y_1[BATCH * ROWS_MAX];
 
 // Returns the results of the whole batch on the best back-end.
-static const float *expected(const world *w) {
+static const float *expected(const context *w) {
     multiply(w, best(), 0, BATCH, y_0);
     return y_0;
 }
 
-static void assert_same_rows(const world *w, const char *what, const float *y, const float *wanted, int n) {
+static void assert_same_rows(const context *w, const char *what, const float *y, const float *wanted, int n) {
     for (int i = 0; i < n; i++) {
         for (int r = 0; r < w->rows; r++) {
             if (memcmp(&y[i * w->rows + r], &wanted[i * w->rows + r], sizeof *y) == 0) continue;
@@ -209,7 +209,7 @@ static void assert_same_rows(const world *w, const char *what, const float *y, c
 // ---- results
 
 // Stores in z the values that the kernel multiplies with: x, or its rounded value d * q, whose error it checks.
-static void rounded(const world *w, const float *x, double *z) {
+static void rounded(const context *w, const float *x, double *z) {
     kin_act act[(COLUMNS_MAX + KIN_ACT_COLUMNS - 1) / KIN_ACT_COLUMNS];
     kin_act_kind act_kind = kin_kernel_act_kind(w->kind->type);
     if (act_kind != KIN_ACT_F32) best()->quantize(act_kind, w->columns, 1, x, act, 0, n_blocks(w));
@@ -223,7 +223,7 @@ static void rounded(const world *w, const float *x, double *z) {
     }
 }
 
-static void check_products(const world *w) {
+static void check_products(const context *w) {
     const float *y = expected(w);
     double z[COLUMNS_MAX], bound = (w->columns / 16 + 8) * 0x1p-24;
     float row[COLUMNS_MAX];
@@ -250,7 +250,7 @@ static void products_are_those_of_the_weights(void **state) {
 
 // A single column of activations, of which the product is a weight times 127, rounded once: ggml's weight, unless that is a sum
 // of two numbers, or was rounded itself.
-static void check_weights(const world *w) {
+static void check_weights(const context *w) {
     static float weights[ROWS_MAX][COLUMNS_MAX];
     float y[ROWS_MAX], x[COLUMNS_MAX] = {0};
     kin_act act[(COLUMNS_MAX + KIN_ACT_COLUMNS - 1) / KIN_ACT_COLUMNS];
@@ -275,15 +275,15 @@ static void check_weights(const world *w) {
 static void weights_are_those_of_ggml(void **state) {
     (void)state;
     for (int i = 0; i < N_KINDS; i++) {
-        world *w = new_world(&kinds[i], kinds[i].columns[1]);
+        context *w = new_context(&kinds[i], kinds[i].columns[1]);
         check_weights(w);
-        free_world(w);
+        free_context(w);
     }
 }
 
 // ---- bits
 
-static void check_as_stored(const world *w) {
+static void check_as_stored(const context *w) {
     const kin_act_kind act_kind = kin_kernel_act_kind(w->kind->type);
     kin_matrix m = {.type = w->kind->type, .columns = w->columns, .rows = w->rows, .data = w->raw};
     const float *wanted = expected(w);
@@ -306,7 +306,7 @@ static void rows_as_in_the_file_give_the_bits_of_packed_ones(void **state) {
     with_all(check_as_stored);
 }
 
-static void check_back_ends(const world *w) {
+static void check_back_ends(const context *w) {
     const float *wanted = expected(w);
     for (int i = 0; kin_kernels_at(i); i++) {
         if (!kin_kernels_can_run(kin_kernels_at(i))) continue;
@@ -320,7 +320,7 @@ static void every_back_end_gives_the_same_bits(void **state) {
     with_all(check_back_ends);
 }
 
-static void check_batches(const world *w) {
+static void check_batches(const context *w) {
     const float *wanted = expected(w);
     for (int i = 0; kin_kernels_at(i); i++) {
         if (!kin_kernels_can_run(kin_kernels_at(i))) continue;
@@ -337,13 +337,13 @@ static void check_batches(const world *w) {
 static void a_row_has_the_same_bits_in_every_batch(void **state) {
     (void)state;
     for (int i = 0; i < N_KINDS; i++) {
-        world *w = new_world(&kinds[i], kinds[i].columns[1]);
+        context *w = new_context(&kinds[i], kinds[i].columns[1]);
         check_batches(w);
-        free_world(w);
+        free_context(w);
     }
 }
 
-static void check_splits(const world *w) {
+static void check_splits(const context *w) {
     const float *wanted = expected(w);
     for (int split = 0; split < n_panels(w); split++) {
         multiply_split(w, best(), 0, 5, split, y_1);
@@ -386,7 +386,7 @@ static void columns_that_cannot_be_rounded_make_the_row_no_number(void **state) 
 
 // ---- packing
 
-static void check_slices(const world *w) {
+static void check_slices(const context *w) {
     if (!kin_kernel_packs(w->kind->type)) return;
     size_t bytes = w->row_bytes * KIN_PANEL_ROWS;
     uint8_t *panel = malloc(bytes);

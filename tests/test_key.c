@@ -130,7 +130,7 @@ static void write_text(const folder *f, const char *text, mode_t mode) {
     close(fd);
 }
 
-static void a_saved_key_is_loaded_and_is_nobody_elses(void **state) {
+static void a_saved_key_is_loaded_and_unique(void **state) {
     const folder *f = *state;
     struct stat st;
     kin_key key;
@@ -324,7 +324,7 @@ int main(void) {
         cmocka_unit_test(a_typo_is_answered_with_what_is_wrong),
         cmocka_unit_test(errors_do_not_tell_the_code),
         cmocka_unit_test(a_code_gives_the_key_of_scrypt),
-        WITH_FOLDER(a_saved_key_is_loaded_and_is_nobody_elses),
+        WITH_FOLDER(a_saved_key_is_loaded_and_unique),
         WITH_FOLDER(a_new_key_replaces_the_old_one),
         WITH_FOLDER(a_code_is_kept_beside_its_key_for_its_user_alone),
         WITH_FOLDER(a_code_of_any_file_is_read_if_only_its_owner_can),

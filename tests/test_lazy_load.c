@@ -144,7 +144,7 @@ static void compute_whole(bench *b, float *x) {
     kin_engine_instance_close(instance);
 }
 
-static void a_seat_over_weights_that_come_in_any_order_gives_the_same_bits(void **state) {
+static void an_instance_over_weights_that_come_in_any_order_gives_the_same_bits(void **state) {
     (void)state;
     static float want[N_TOKENS * N_EMBD], got[N_TOKENS * N_EMBD];
     bench b;
@@ -340,7 +340,7 @@ static void a_wait_under_way_ends_when_nothing_more_comes(void **state) {
     tear_down(&b);
 }
 
-static void a_seat_closes_while_a_window_is_waited_for(void **state) {
+static void an_instance_closes_while_a_window_is_waited_for(void **state) {
     (void)state;
     bench b;
     set_up_early(&b, 0, 0);
@@ -357,7 +357,7 @@ static void expect_failed(bench *b, const char *words) {
     tear_down(b);
 }
 
-static void who_waits_is_told_that_nothing_more_comes(void **state) {
+static void a_waiting_thread_learns_that_nothing_more_comes(void **state) {
     (void)state;
     bench b;
     set_up(&b);
@@ -393,7 +393,7 @@ static void what_was_not_asked_for_is_not_waited_for(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_seat_over_weights_that_come_in_any_order_gives_the_same_bits),
+        cmocka_unit_test(an_instance_over_weights_that_come_in_any_order_gives_the_same_bits),
         cmocka_unit_test(a_step_waits_for_a_later_window_and_gives_the_same_bits),
         cmocka_unit_test(what_must_stream_does_so_once_all_is_here),
         cmocka_unit_test(a_later_window_on_the_gpu_gives_the_same_bits),
@@ -402,8 +402,8 @@ int main(void) {
         cmocka_unit_test(another_plan_ends_the_wait_of_a_step),
         cmocka_unit_test(a_stop_ends_the_wait_of_a_step),
         cmocka_unit_test(a_wait_under_way_ends_when_nothing_more_comes),
-        cmocka_unit_test(a_seat_closes_while_a_window_is_waited_for),
-        cmocka_unit_test(who_waits_is_told_that_nothing_more_comes),
+        cmocka_unit_test(an_instance_closes_while_a_window_is_waited_for),
+        cmocka_unit_test(a_waiting_thread_learns_that_nothing_more_comes),
         cmocka_unit_test(another_plan_ends_the_wait_for_the_former),
         cmocka_unit_test(a_stop_ends_the_wait),
         cmocka_unit_test(what_was_not_asked_for_is_not_waited_for),

@@ -1,5 +1,5 @@
 // Links over real sockets: frames arrive whole and in order, and a link ends with one clear sentence.
-#include "tests/link_world.h"
+#include "tests/link_context.h"
 
 #include <sys/socket.h>
 
@@ -9,7 +9,7 @@
 
 static void frames_of_all_lengths_arrive_as_they_were_sent(void **state) {
     static const size_t lengths[] = {0, 1, 15, 16, 4096, 16367, 16368, 16369, 16400, 65536, 65537, 300000, 5000000};
-    world *w = *state;
+    context *w = *state;
     end client;
     end *server = connect_pair(w, &client);
     kin_link_set_frame_max(server->link, 8 << 20);
@@ -32,7 +32,7 @@ static void frames_of_all_lengths_arrive_as_they_were_sent(void **state) {
 }
 
 static void round_trips_and_bytes_are_counted(void **state) {
-    world *w = *state;
+    context *w = *state;
     end client;
     end *server = connect_pair(w, &client);
     expect_frame(w, &client, server, "one");
@@ -56,12 +56,12 @@ static kin_tls *taken_tls;
 
 static void take_the_link(end *e) {
     kin_err err;
-    if (kin_link_take(e->link, &taken_fd, &taken_tls, &err) != 0) fail_msg("%s", err.text);
+    if (kin_link_release(e->link, &taken_fd, &taken_tls, &err) != 0) fail_msg("%s", err.text);
     e->link = NULL;
 }
 
 static void what_came_behind_the_frame_that_a_link_is_taken_at_is_not_lost(void **state) {
-    world *w = *state;
+    context *w = *state;
     uint8_t bytes[2 * KIN_FRAME_HEADER];
     size_t n = 0, n_read;
     end client;
@@ -89,7 +89,7 @@ static void what_came_behind_the_frame_that_a_link_is_taken_at_is_not_lost(void 
 }
 
 static void links_go_by_name_and_by_both_families(void **state) {
-    world *w = *state;
+    context *w = *state;
     end client;
     connect_end(w, &client, "localhost", &w->o.link);
     RUN_UNTIL(w, client.is_open);
@@ -112,7 +112,7 @@ static void links_go_by_name_and_by_both_families(void **state) {
 }
 
 static void of_a_names_addresses_the_one_that_answers_is_taken(void **state) {
-    world *w = *state;
+    context *w = *state;
     kin_listener *v4;
     end client;
     assert_int_equal(kin_listener_open(&v4, &w->loop, "127.0.0.1", 0, &w->o, on_accepted, w, NULL), 0);
@@ -124,8 +124,8 @@ static void of_a_names_addresses_the_one_that_answers_is_taken(void **state) {
     kin_listener_close(v4);
 }
 
-static void who_is_not_there_is_told_to_closed(void **state) {
-    world *w = *state;
+static void closed_is_called_if_there_is_no_listener(void **state) {
+    context *w = *state;
     end client;
     kin_err err;
     kin_listener *gone;
@@ -145,7 +145,7 @@ static void who_is_not_there_is_told_to_closed(void **state) {
 }
 
 static void a_port_in_use_is_an_error_that_names_it(void **state) {
-    world *w = *state;
+    context *w = *state;
     kin_err err;
     kin_listener *second;
     assert_int_equal(kin_listener_open(&second, &w->loop, NULL, w->port, &w->o, on_accepted, w, &err), KIN_FAIL);
@@ -159,7 +159,7 @@ static void a_port_in_use_is_an_error_that_names_it(void **state) {
 // ---- closing
 
 static void a_reason_reaches_the_other_side_behind_what_was_queued(void **state) {
-    world *w = *state;
+    context *w = *state;
     w->frame_max = 16 << 20;
     end client;
     end *server = connect_pair(w, &client);
@@ -174,7 +174,7 @@ static void a_reason_reaches_the_other_side_behind_what_was_queued(void **state)
 }
 
 static void a_long_or_unprintable_reason_is_made_fit(void **state) {
-    world *w = *state;
+    context *w = *state;
     char reason[3000];
     memset(reason, 'a', sizeof reason - 1);
     reason[0] = '\n';
@@ -192,7 +192,7 @@ static void close_in_frame(end *e) {
 }
 
 static void a_link_may_be_closed_inside_of_its_callbacks(void **state) {
-    world *w = *state;
+    context *w = *state;
     end client;
     end *server = connect_pair(w, &client);
     server->on_frame = close_in_frame;
@@ -223,7 +223,7 @@ static void act_at_random(end *e) {
 
 // Each frame is answered, or its link closed, while more frames are behind it.
 static void links_survive_what_their_owners_do_inside_of_callbacks(void **state) {
-    world *w = *state;
+    context *w = *state;
     for (uint64_t seed = 1; seed <= 60; seed++) {
         end client;
         kin_rng_seed(&acts, seed);
@@ -240,7 +240,7 @@ static void links_survive_what_their_owners_do_inside_of_callbacks(void **state)
 }
 
 static void a_link_may_be_closed_in_every_phase(void **state) {
-    world *w = *state;
+    context *w = *state;
     for (int n_turns = 0; n_turns < 12; n_turns++) {
         end client;
         connect_end(w, &client, n_turns % 2 ? "localhost" : "127.0.0.1", &w->o.link);
@@ -252,7 +252,7 @@ static void a_link_may_be_closed_in_every_phase(void **state) {
 }
 
 static void a_peer_that_does_not_close_is_left_after_linger_ms(void **state) {
-    world *w = *state;
+    context *w = *state;
     end *other;
     stranger s = connect_insider(w, &other);
     kin_time begun = kin_clock_now();
@@ -263,12 +263,12 @@ static void a_peer_that_does_not_close_is_left_after_linger_ms(void **state) {
     w->listener = NULL;
     uv_timer_stop(&w->timer);
     uv_run(&w->loop, UV_RUN_DEFAULT);
-    assert_in_range(kin_clock_ms(begun, kin_clock_now()), w->o.link.linger_ms - 2, PATIENCE_MS);
+    assert_in_range(kin_clock_ms(begun, kin_clock_now()), w->o.link.linger_ms - 2, TIMEOUT_MS);
     leave(&s);
 }
 
 static void a_process_that_was_stopped_does_not_blame_the_others(void **state) {
-    world *w = *state;
+    context *w = *state;
     end client;
     end *server = connect_pair(w, &client);
     run_for(w, 60);
@@ -284,7 +284,7 @@ static void a_process_that_was_stopped_does_not_blame_the_others(void **state) {
 
 static void a_full_queue_refuses_and_says_when_there_is_room(void **state) {
     enum { N_BYTES = 1 << 20 };
-    world *w = *state;
+    context *w = *state;
     w->frame_max = 64 << 20;
     w->o.link.queue_max = 2 << 20;
     end client;
@@ -314,7 +314,7 @@ static void a_full_queue_refuses_and_says_when_there_is_room(void **state) {
 }
 
 static void a_frame_longer_than_the_queue_is_taken_when_it_is_empty(void **state) {
-    world *w = *state;
+    context *w = *state;
     w->frame_max = 64 << 20;
     w->o.link.queue_max = 1000;
     end client;
@@ -330,7 +330,7 @@ static void a_frame_longer_than_the_queue_is_taken_when_it_is_empty(void **state
 }
 
 static void a_queue_longer_than_one_write_arrives_as_it_was_sent(void **state) {
-    world *w = *state;
+    context *w = *state;
     enum { FRAME_BYTES = 11 << 20 };
     w->frame_max = FRAME_BYTES;
     w->o.link.queue_max = 100 << 20;
@@ -358,7 +358,7 @@ static void a_queue_longer_than_one_write_arrives_as_it_was_sent(void **state) {
 
 static void many_links_do_not_mix_their_frames(void **state) {
     enum { N_LINKS = 64 };
-    world *w = *state;
+    context *w = *state;
     w->o.link.silence_ms = 10000;
     end *clients = calloc(N_LINKS, sizeof *clients);
     for (int i = 0; i < N_LINKS; i++) connect_pair(w, &clients[i]);
@@ -415,7 +415,7 @@ static void *run_sender(void *arg) {
     sender *s = arg;
     kin_link_options o = kin_link_options_default(s->tls);
     o.queue_max = 3 << 20;
-    o.linger_ms = PATIENCE_MS;
+    o.linger_ms = TIMEOUT_MS;
     uv_loop_init(&s->loop);
     kin_link_connect(&s->link, &s->loop, "127.0.0.1", s->port, &o, &sending, s, NULL);
     uv_run(&s->loop, UV_RUN_DEFAULT);
@@ -424,7 +424,7 @@ static void *run_sender(void *arg) {
 }
 
 static void a_hundred_megabytes_cross_two_threads_unharmed(void **state) {
-    world *w = *state;
+    context *w = *state;
     w->frame_max = BULK_BYTES;
     sender s = {.port = w->port, .tls = w->tls, .bytes = calloc(1, BULK_BYTES)};
     assert_int_equal(pthread_create(&s.thread, NULL, run_sender, &s), 0);
@@ -437,16 +437,16 @@ static void a_hundred_megabytes_cross_two_threads_unharmed(void **state) {
 }
 
 int main(void) {
-#define TEST(name) cmocka_unit_test_setup_teardown(name, open_world, close_world)
+#define TEST(name) cmocka_unit_test_setup_teardown(name, open_context, close_context)
 #define PAIR_TEST(name)                                                                                                          \
-    { #name "_over_a_pair", name, open_pair_world, close_world, NULL }
+    { #name "_over_a_pair", name, open_pair_context, close_context, NULL }
     const struct CMUnitTest tests[] = {
         TEST(frames_of_all_lengths_arrive_as_they_were_sent),
         TEST(round_trips_and_bytes_are_counted),
         TEST(what_came_behind_the_frame_that_a_link_is_taken_at_is_not_lost),
         TEST(links_go_by_name_and_by_both_families),
         TEST(of_a_names_addresses_the_one_that_answers_is_taken),
-        TEST(who_is_not_there_is_told_to_closed),
+        TEST(closed_is_called_if_there_is_no_listener),
         TEST(a_port_in_use_is_an_error_that_names_it),
         TEST(a_reason_reaches_the_other_side_behind_what_was_queued),
         TEST(a_long_or_unprintable_reason_is_made_fit),

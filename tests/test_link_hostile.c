@@ -1,14 +1,14 @@
 // Links and hostile peers, with or without the key: one link ends with one clear sentence, and the others continue.
-#include "tests/link_world.h"
+#include "tests/link_context.h"
 
 #ifdef __linux__
-#include "tests/narrow_way.h"
+#include "tests/narrow_path.h"
 #endif
 
 // ---- strangers
 
 static void another_key_is_told_to_both_sides(void **state) {
-    world *w = *state;
+    context *w = *state;
     end client, friend;
     end *server = connect_pair(w, &friend);
     kin_link_options o = w->o.link;
@@ -26,7 +26,7 @@ static void another_key_is_told_to_both_sides(void **state) {
 static void garbage_before_the_handshake_closes_that_connection_only(void **state) {
     static const char *const garbage[] = {"GET / HTTP/1.1\r\n\r\n", "12345", "KIN1\1\1\0\0\0\0\0\0\0\0\0\0",
                                           "\x16\x03\x01\xff\xff"};
-    world *w = *state;
+    context *w = *state;
     end friend;
     end *server = connect_pair(w, &friend);
     for (int i = 0; i < 4; i++) {
@@ -45,7 +45,7 @@ static void garbage_before_the_handshake_closes_that_connection_only(void **stat
 }
 
 static void nothing_is_said_before_the_handshake(void **state) {
-    world *w = *state;
+    context *w = *state;
     kin_time begun = kin_clock_now();
     stranger s = connect_stranger(w);
     while (!s.has_end) {
@@ -59,7 +59,7 @@ static void nothing_is_said_before_the_handshake(void **state) {
 }
 
 static void a_handshake_byte_by_byte_ends_at_the_limit(void **state) {
-    world *w = *state;
+    context *w = *state;
     kin_err err;
     kin_time begun = kin_clock_now();
     stranger s = connect_stranger(w);
@@ -78,7 +78,7 @@ static void a_handshake_byte_by_byte_ends_at_the_limit(void **state) {
 }
 
 static void more_handshakes_than_allowed_drop_the_oldest(void **state) {
-    world *w = *state;
+    context *w = *state;
     stranger s[9];
     for (int i = 0; i < 9; i++) {
         s[i] = connect_stranger(w);
@@ -98,7 +98,7 @@ static void more_handshakes_than_allowed_drop_the_oldest(void **state) {
 }
 
 static void strangers_cannot_fill_the_log(void **state) {
-    world *w = *state;
+    context *w = *state;
     for (int i = 0; i < 40; i++) {
         stranger s = connect_stranger(w);
         say(&s, "nonsense", 8);
@@ -114,7 +114,7 @@ static void strangers_cannot_fill_the_log(void **state) {
 // ---- hostile peers with the key
 
 // Sends bytes after the handshake; the link must end with a reason that contains `words`.
-static void expect_refused(world *w, const void *bytes, size_t n, const char *words) {
+static void expect_refused(context *w, const void *bytes, size_t n, const char *words) {
     end friend, *other;
     end *server = connect_pair(w, &friend);
     stranger s = connect_insider(w, &other);
@@ -164,13 +164,13 @@ static void malformed_frames_of_the_links_own_are_refused(void **state) {
 }
 
 static void tampered_bytes_close_the_link(void **state) {
-    world *w = *state;
+    context *w = *state;
     end *other;
     kin_err err;
     stranger s = connect_insider(w, &other);
     assert_int_equal(kin_tls_write(s.tls, "KIN1", 4, &err), 0);
     size_t n;
-    uint8_t *bytes = kin_tls_output_take(s.tls, &n);
+    uint8_t *bytes = kin_tls_pop_output(s.tls, &n);
     bytes[n - 3] ^= 1;
     say(&s, bytes, n);
     free(bytes);
@@ -180,7 +180,7 @@ static void tampered_bytes_close_the_link(void **state) {
 }
 
 static void a_silent_peer_is_lost_after_silence_ms(void **state) {
-    world *w = *state;
+    context *w = *state;
     end *other;
     kin_time begun = kin_clock_now();
     stranger s = connect_insider(w, &other);
@@ -191,7 +191,7 @@ static void a_silent_peer_is_lost_after_silence_ms(void **state) {
 }
 
 static void a_peer_that_talks_but_does_not_read_is_closed(void **state) {
-    world *w = *state;
+    context *w = *state;
     end *other;
     stranger s = connect_insider(w, &other);
     uint8_t *bytes = calloc(1, 15 << 20);
@@ -200,7 +200,7 @@ static void a_peer_that_talks_but_does_not_read_is_closed(void **state) {
     kin_frame_encode(ping, &frame);
     assert_int_equal(send_bytes(other, KIN_FRAME_STEP, bytes, 15 << 20), KIN_LINK_QUEUED);
     kin_time begun = kin_clock_now();
-    while (other->link && kin_clock_ms(begun, kin_clock_now()) < PATIENCE_MS) {
+    while (other->link && kin_clock_ms(begun, kin_clock_now()) < TIMEOUT_MS) {
         say_encrypted(&s, ping, sizeof ping);
         run_for(w, 20);
     }
@@ -212,7 +212,7 @@ static void a_peer_that_talks_but_does_not_read_is_closed(void **state) {
 
 // As over a slow link: the OS has taken megabytes, and takes no more until a third of them is acknowledged.
 static void a_peer_that_reads_slowly_is_waited_for(void **state) {
-    world *w = *state;
+    context *w = *state;
     end *other;
     stranger s = connect_insider(w, &other);
     uint8_t *bytes = calloc(1, 15 << 20);
@@ -237,10 +237,10 @@ static void a_peer_that_reads_slowly_is_waited_for(void **state) {
 
 #ifdef __linux__
 static void frames_that_do_not_arrive_though_small_ones_do_are_said_to_be_the_mtus(void **state) {
-    world *w = *state;
+    context *w = *state;
     static uint8_t bytes[16 << 10];
     end client;
-    narrow_way(w->port, 1000, true, false);
+    narrow_path(w->port, 1000, true, false);
     end *other = connect_pair(w, &client);
     expect_frame(w, &client, other, "small");
     assert_int_equal(send_bytes(&client, KIN_FRAME_STEP, bytes, sizeof bytes), KIN_LINK_SENT);
@@ -252,12 +252,12 @@ static void frames_that_do_not_arrive_though_small_ones_do_are_said_to_be_the_mt
 
 // A pulled cable is a different case.
 static void a_peer_that_is_not_heard_either_says_nothing_of_the_mtu(void **state) {
-    world *w = *state;
+    context *w = *state;
     static uint8_t bytes[16 << 10];
     end client;
     end *other = connect_pair(w, &client);
     expect_frame(w, &client, other, "small");
-    narrow_way(w->port, 0, true, true);
+    narrow_path(w->port, 0, true, true);
     assert_int_equal(send_bytes(&client, KIN_FRAME_STEP, bytes, sizeof bytes), KIN_LINK_SENT);
     RUN_UNTIL(w, !client.link);
     assert_non_null(strstr(client.reason, "no answer"));
@@ -266,7 +266,7 @@ static void a_peer_that_is_not_heard_either_says_nothing_of_the_mtu(void **state
 #endif
 
 static void a_connection_cut_without_goodbye_is_said_to_be_so(void **state) {
-    world *w = *state;
+    context *w = *state;
     end *other;
     stranger s = connect_insider(w, &other);
     run_for(w, 20);
@@ -277,8 +277,8 @@ static void a_connection_cut_without_goodbye_is_said_to_be_so(void **state) {
     leave(&s);
 }
 
-static void sending_to_who_has_gone_ends_the_link_and_not_the_process(void **state) {
-    world *w = *state;
+static void sending_to_a_gone_peer_ends_the_link_and_not_the_process(void **state) {
+    context *w = *state;
     end *other;
     stranger s = connect_insider(w, &other);
     run_for(w, 20);
@@ -292,12 +292,12 @@ static void sending_to_who_has_gone_ends_the_link_and_not_the_process(void **sta
 }
 
 int main(void) {
-#define TEST(name) cmocka_unit_test_setup_teardown(name, open_world, close_world)
+#define TEST(name) cmocka_unit_test_setup_teardown(name, open_context, close_context)
     const struct CMUnitTest tests[] = {
         TEST(another_key_is_told_to_both_sides),
         TEST(garbage_before_the_handshake_closes_that_connection_only),
-        cmocka_unit_test_setup_teardown(nothing_is_said_before_the_handshake, open_hasty_world, close_world),
-        cmocka_unit_test_setup_teardown(a_handshake_byte_by_byte_ends_at_the_limit, open_hasty_world, close_world),
+        cmocka_unit_test_setup_teardown(nothing_is_said_before_the_handshake, open_hasty_context, close_context),
+        cmocka_unit_test_setup_teardown(a_handshake_byte_by_byte_ends_at_the_limit, open_hasty_context, close_context),
         TEST(more_handshakes_than_allowed_drop_the_oldest),
         TEST(strangers_cannot_fill_the_log),
         TEST(garbage_after_the_handshake_closes_that_link_only),
@@ -313,7 +313,7 @@ int main(void) {
         TEST(a_peer_that_is_not_heard_either_says_nothing_of_the_mtu),
 #endif
         TEST(a_connection_cut_without_goodbye_is_said_to_be_so),
-        TEST(sending_to_who_has_gone_ends_the_link_and_not_the_process),
+        TEST(sending_to_a_gone_peer_ends_the_link_and_not_the_process),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -34,9 +34,9 @@ static ring open_ring(void) {
 
 static void tick(ring *r) {
     r->now += ms(TICK_MS);
-    if (!kin_lost_step_look(&r->l, r->now, r->epoch, &r->own)) return;
+    if (!kin_lost_step_is_due(&r->l, r->now, r->epoch, &r->own)) return;
     r->n_asked++;
-    kin_lost_step_found found = kin_lost_step_take(&r->l, r->now, r->places, N, &r->own);
+    kin_lost_step_found found = kin_lost_step_compare(&r->l, r->now, r->places, N, &r->own);
     if (r->found.kind == KIN_LOST_STEP_NONE) r->found = found;
 }
 
@@ -59,7 +59,7 @@ static ring with_step_at(int member) {
     return r;
 }
 
-static void who_idles_with_a_step_has_lost_it(void **state) {
+static void a_member_that_idles_with_a_step_has_lost_it(void **state) {
     (void)state;
     for (int i = 0; i < N; i++) {
         ring r = with_step_at(i);
@@ -72,7 +72,7 @@ static void who_idles_with_a_step_has_lost_it(void **state) {
 }
 
 // The other members of a group wait for the idle member's sum and report that they make progress.
-static void signs_of_others_do_not_hide_who_idles(void **state) {
+static void signs_of_others_do_not_hide_an_idle_member(void **state) {
     (void)state;
     ring r = with_step_at(1);
     r.places[1].idles = true;
@@ -84,7 +84,7 @@ static void signs_of_others_do_not_hide_who_idles(void **state) {
     expect(&r, KIN_LOST_STEP_IN, 1);
 }
 
-static void while_steps_come_back_nobody_is_asked(void **state) {
+static void while_steps_come_back_no_member_is_asked(void **state) {
     (void)state;
     ring r = with_step_at(1);
     for (int i = 0; i < 1000; i++) {
@@ -95,7 +95,7 @@ static void while_steps_come_back_nobody_is_asked(void **state) {
     assert_int_equal(r.n_asked, 0);
 }
 
-static void without_a_step_on_its_way_nobody_is_asked(void **state) {
+static void without_a_step_in_flight_no_member_is_asked(void **state) {
     (void)state;
     ring r = open_ring();
     wait_ms(&r, 1000000);
@@ -143,7 +143,7 @@ static void heartbeats_are_no_bytes_of_a_step(void **state) {
     expect(&r, KIN_LOST_STEP_TO, 0);
 }
 
-static void who_computes_and_gives_signs_may_take_any_time(void **state) {
+static void a_member_that_computes_and_gives_signs_may_take_any_time(void **state) {
     (void)state;
     ring r = with_step_at(2);
     for (int i = 0; i < 10 * 3600 * 5; i++) { // five hours, an operation every five minutes
@@ -153,7 +153,7 @@ static void who_computes_and_gives_signs_may_take_any_time(void **state) {
     expect(&r, KIN_LOST_STEP_NONE, 0);
 }
 
-static void who_waits_for_weights_may_take_any_time(void **state) {
+static void a_member_that_waits_for_weights_may_take_any_time(void **state) {
     (void)state;
     ring r = with_step_at(1);
     r.places[1].fetches = true;
@@ -161,7 +161,7 @@ static void who_waits_for_weights_may_take_any_time(void **state) {
     expect(&r, KIN_LOST_STEP_NONE, 0);
 }
 
-static void who_says_that_it_computes_without_a_sign_is_found_after_all(void **state) {
+static void a_member_that_claims_to_compute_without_a_sign_is_found(void **state) {
     (void)state;
     ring r = with_step_at(1);
     wait_ms(&r, KIN_LOST_STEP_MOST_MS);
@@ -170,7 +170,7 @@ static void who_says_that_it_computes_without_a_sign_is_found_after_all(void **s
     expect(&r, KIN_LOST_STEP_STAYS, 1);
 }
 
-static void who_does_not_answer_is_found_likewise(void **state) {
+static void a_member_that_does_not_answer_is_found(void **state) {
     (void)state;
     ring r = with_step_at(1);
     r.places[1] = (kin_step_place){0};
@@ -192,7 +192,7 @@ static void what_was_long_before_is_not_too_long(void **state) {
 }
 
 // A laptop was closed, or the head was stopped.
-static void time_in_which_nobody_looked_does_not_count(void **state) {
+static void time_without_checks_does_not_count(void **state) {
     (void)state;
     ring r = with_step_at(1);
     r.places[1].idles = true;
@@ -292,19 +292,19 @@ static void members_of_any_speed_are_told_from_those_that_lose(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(who_idles_with_a_step_has_lost_it),
-        cmocka_unit_test(signs_of_others_do_not_hide_who_idles),
-        cmocka_unit_test(while_steps_come_back_nobody_is_asked),
-        cmocka_unit_test(without_a_step_on_its_way_nobody_is_asked),
+        cmocka_unit_test(a_member_that_idles_with_a_step_has_lost_it),
+        cmocka_unit_test(signs_of_others_do_not_hide_an_idle_member),
+        cmocka_unit_test(while_steps_come_back_no_member_is_asked),
+        cmocka_unit_test(without_a_step_in_flight_no_member_is_asked),
         cmocka_unit_test(a_hop_that_lost_a_step_is_found_later),
         cmocka_unit_test(a_slow_link_loses_nothing),
         cmocka_unit_test(heartbeats_are_no_bytes_of_a_step),
-        cmocka_unit_test(who_computes_and_gives_signs_may_take_any_time),
-        cmocka_unit_test(who_waits_for_weights_may_take_any_time),
-        cmocka_unit_test(who_says_that_it_computes_without_a_sign_is_found_after_all),
-        cmocka_unit_test(who_does_not_answer_is_found_likewise),
+        cmocka_unit_test(a_member_that_computes_and_gives_signs_may_take_any_time),
+        cmocka_unit_test(a_member_that_waits_for_weights_may_take_any_time),
+        cmocka_unit_test(a_member_that_claims_to_compute_without_a_sign_is_found),
+        cmocka_unit_test(a_member_that_does_not_answer_is_found),
         cmocka_unit_test(what_was_long_before_is_not_too_long),
-        cmocka_unit_test(time_in_which_nobody_looked_does_not_count),
+        cmocka_unit_test(time_without_checks_does_not_count),
         cmocka_unit_test(another_epoch_begins_anew),
         cmocka_unit_test(members_of_any_speed_are_told_from_those_that_lose),
     };

@@ -79,7 +79,7 @@ static void count(void *arg) {
     ++*(int *)arg;
 }
 
-static void a_full_post_says_so_and_has_room_again(void **state) {
+static void a_full_mailbox_says_so_and_has_room_again(void **state) {
     (void)state;
     uv_loop_t loop;
     kin_mailbox *mailbox;
@@ -183,7 +183,7 @@ static void after_the_end_of_the_loop_calls_are_refused(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(calls_of_many_threads_run_once_and_in_order),
-        cmocka_unit_test(a_full_post_says_so_and_has_room_again),
+        cmocka_unit_test(a_full_mailbox_says_so_and_has_room_again),
         cmocka_unit_test(closing_runs_what_was_left),
         cmocka_unit_test(calls_that_leave_calls_do_not_hold_up_the_loop),
         cmocka_unit_test(after_the_end_of_the_loop_calls_are_refused),

@@ -34,7 +34,7 @@ static void facts_come_out_in_the_order_that_is_asked_for(void **state) {
         if (i < 3) kin_measurements_set_device(l, &ids[i], &(kin_device_facts){.memory_bytes = i + 1});
     }
     assert_true(kin_measurements_ask(l, &ids[0], &ids[2]));
-    assert_true(kin_measurements_take(l, &ids[0], &ids[2], &(kin_link_facts){0.5, 7}, &(kin_link_facts){0.5, 8}));
+    assert_true(kin_measurements_store(l, &ids[0], &ids[2], &(kin_link_facts){0.5, 7}, &(kin_link_facts){0.5, 8}));
     const kin_proto_id order[] = {ids[2], ids[3], ids[0]};
     memset(&facts, 0xff, sizeof facts);
     kin_measurements_fill(l, order, 3, &facts);
@@ -59,24 +59,24 @@ static void only_answers_count_and_a_failed_one_leaves_what_was_known(void **sta
     const kin_link_facts link = {1, 1}, other = {1, 2};
     kin_measurements_set_device(l, &a, &(kin_device_facts){0});
     kin_measurements_set_device(l, &b, &(kin_device_facts){0});
-    assert_false(kin_measurements_take(l, &a, &b, &link, &link));
+    assert_false(kin_measurements_store(l, &a, &b, &link, &link));
     assert_false(kin_measurements_ask(l, &a, &nobody));
     assert_false(kin_measurements_ask(l, &a, &a));
     assert_true(kin_measurements_ask(l, &a, &b));
-    assert_true(kin_measurements_take(l, &a, &b, &link, &link));
-    assert_false(kin_measurements_take(l, &a, &b, &other, &other));
+    assert_true(kin_measurements_store(l, &a, &b, &link, &link));
+    assert_false(kin_measurements_store(l, &a, &b, &other, &other));
     assert_true(rate_between(l, &a, &b) == 1 && rate_between(l, &b, &a) == 1);
     assert_true(kin_measurements_ask(l, &b, &a));
-    assert_true(kin_measurements_take(l, &b, &a, NULL, NULL));
+    assert_true(kin_measurements_store(l, &b, &a, NULL, NULL));
     assert_true(rate_between(l, &a, &b) == 1);
     assert_true(kin_measurements_ask(l, &b, &a)); // measured again at the next join
-    assert_true(kin_measurements_take(l, &b, &a, &other, &other));
+    assert_true(kin_measurements_store(l, &b, &a, &other, &other));
     assert_true(rate_between(l, &a, &b) == 2);
     kin_measurements_close(l);
 }
 
 // One end measures, then the other. The head is the first of three devices.
-static void who_does_not_reach_each_other_has_the_way_by_the_head(void **state) {
+static void devices_that_do_not_reach_each_other_use_the_path_by_the_head(void **state) {
     (void)state;
     static kin_facts facts;
     kin_measurements *l = open_ledger();
@@ -86,19 +86,19 @@ static void who_does_not_reach_each_other_has_the_way_by_the_head(void **state) 
         kin_measurements_set_device(l, &ids[i], &(kin_device_facts){0});
         if (i == 0) continue;
         assert_true(kin_measurements_ask(l, &ids[i], &ids[0]));
-        assert_true(kin_measurements_take(l, &ids[i], &ids[0], &(kin_link_facts){i, 30}, &(kin_link_facts){i, 60}));
+        assert_true(kin_measurements_store(l, &ids[i], &ids[0], &(kin_link_facts){i, 30}, &(kin_link_facts){i, 60}));
     }
     const kin_proto_id order[] = {ids[0], ids[1], ids[2]};
     assert_true(kin_measurements_ask(l, &ids[2], &ids[1]));
-    assert_true(kin_measurements_take(l, &ids[2], &ids[1], NULL, NULL));
+    assert_true(kin_measurements_store(l, &ids[2], &ids[1], NULL, NULL));
     assert_true(kin_measurements_has_failed(l, &ids[2], &ids[1]) && !kin_measurements_is_apart(l, &ids[1], &ids[2]));
     kin_measurements_fill(l, order, 3, &facts);
     assert_true(facts.links[1][2].bytes_s == 0); // the other end has not tried yet
     assert_true(kin_measurements_ask_back(l, &ids[1], &ids[2]));
-    assert_true(kin_measurements_take(l, &ids[1], &ids[2], NULL, NULL));
+    assert_true(kin_measurements_store(l, &ids[1], &ids[2], NULL, NULL));
     assert_true(kin_measurements_is_apart(l, &ids[1], &ids[2]) && kin_measurements_is_apart(l, &ids[2], &ids[1]));
-    assert_true(kin_measurements_tells_apart(l, &ids[1], &ids[2]));
-    assert_false(kin_measurements_tells_apart(l, &ids[2], &ids[1])); // reported once per pair
+    assert_true(kin_measurements_note_unreachable(l, &ids[1], &ids[2]));
+    assert_false(kin_measurements_note_unreachable(l, &ids[2], &ids[1])); // reported once per pair
     kin_measurements_fill(l, order, 3, &facts);
     for (int i = 1; i < 3; i++) {
         const kin_link_facts *link = &facts.links[i][3 - i];
@@ -106,13 +106,13 @@ static void who_does_not_reach_each_other_has_the_way_by_the_head(void **state) 
     }
     assert_true(kin_measurements_ask(l, &ids[1], &ids[2])); // the device has joined again
     assert_false(kin_measurements_is_apart(l, &ids[1], &ids[2]));
-    assert_true(kin_measurements_take(l, &ids[1], &ids[2], &(kin_link_facts){5, 5}, &(kin_link_facts){5, 5}));
+    assert_true(kin_measurements_store(l, &ids[1], &ids[2], &(kin_link_facts){5, 5}, &(kin_link_facts){5, 5}));
     kin_measurements_fill(l, order, 3, &facts);
     assert_true(facts.links[2][1].bytes_s == 5);
     kin_measurements_close(l);
 }
 
-static void too_many_forget_the_oldest_but_not_the_head_or_who_is_there(void **state) {
+static void too_many_forget_the_oldest_but_not_the_head_or_present_devices(void **state) {
     (void)state;
     kin_measurements *l = open_ledger();
     kin_proto_id head = id_of(0), present = id_of(1), gone = id_of(2), id;
@@ -120,7 +120,7 @@ static void too_many_forget_the_oldest_but_not_the_head_or_who_is_there(void **s
     kin_measurements_set_device(l, &present, &(kin_device_facts){0});
     kin_measurements_set_device(l, &gone, &(kin_device_facts){0});
     assert_true(kin_measurements_ask(l, &gone, &head));
-    assert_true(kin_measurements_take(l, &gone, &head, &(kin_link_facts){1, 1}, &(kin_link_facts){1, 1}));
+    assert_true(kin_measurements_store(l, &gone, &head, &(kin_link_facts){1, 1}, &(kin_link_facts){1, 1}));
     for (int i = 3; i < 200; i++) {
         id = id_of(i);
         kin_measurements_set_device(l, &id, &(kin_device_facts){.memory_bytes = i});
@@ -156,7 +156,7 @@ static kin_pairwise_tests *open_meetings(void) {
     return m;
 }
 
-static void a_meeting_ends_with_its_last_answer(void **state) {
+static void a_pairwise_test_ends_with_its_last_answer(void **state) {
     (void)state;
     kin_pairwise_tests *m = open_meetings();
     assert_true(kin_pairwise_tests_begin(m, 7, &(kin_proto_device){.memory = 42}, 2, SECOND));
@@ -177,7 +177,7 @@ static void a_meeting_ends_with_its_last_answer(void **state) {
     kin_pairwise_tests_close(m);
 }
 
-static void who_does_not_answer_is_waited_for_a_few_seconds(void **state) {
+static void a_device_that_does_not_answer_is_waited_for_a_few_seconds(void **state) {
     (void)state;
     kin_pairwise_tests *m = open_meetings();
     kin_pairwise_tests_begin(m, 7, &(kin_proto_device){.memory = 1}, 1, SECOND);
@@ -188,7 +188,7 @@ static void who_does_not_answer_is_waited_for_a_few_seconds(void **state) {
     kin_pairwise_tests_close(m);
 }
 
-static void who_is_lost_is_met_no_more(void **state) {
+static void a_lost_device_is_not_measured_any_more(void **state) {
     (void)state;
     kin_pairwise_tests *m = open_meetings();
     kin_pairwise_tests_begin(m, 7, &(kin_proto_device){.memory = 1}, 1, SECOND);
@@ -277,7 +277,7 @@ static void nothing_runs_beside_another_and_all_have_their_turn(void **state) {
     }
 }
 
-static void one_that_is_gone_or_does_not_answer_holds_up_nobody(void **state) {
+static void one_that_is_gone_or_does_not_answer_delays_no_other(void **state) {
     (void)state;
     static kin_probe_schedule s;
     const kin_time limit = KIN_PROBE_SCHEDULE_LIMIT_MS * (kin_time)1000000;
@@ -303,15 +303,15 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(facts_come_out_in_the_order_that_is_asked_for),
         cmocka_unit_test(only_answers_count_and_a_failed_one_leaves_what_was_known),
-        cmocka_unit_test(who_does_not_reach_each_other_has_the_way_by_the_head),
-        cmocka_unit_test(too_many_forget_the_oldest_but_not_the_head_or_who_is_there),
-        cmocka_unit_test(a_meeting_ends_with_its_last_answer),
-        cmocka_unit_test(who_does_not_answer_is_waited_for_a_few_seconds),
-        cmocka_unit_test(who_is_lost_is_met_no_more),
+        cmocka_unit_test(devices_that_do_not_reach_each_other_use_the_path_by_the_head),
+        cmocka_unit_test(too_many_forget_the_oldest_but_not_the_head_or_present_devices),
+        cmocka_unit_test(a_pairwise_test_ends_with_its_last_answer),
+        cmocka_unit_test(a_device_that_does_not_answer_is_waited_for_a_few_seconds),
+        cmocka_unit_test(a_lost_device_is_not_measured_any_more),
         cmocka_unit_test(places_are_few_and_used_again),
         cmocka_unit_test(a_device_takes_part_in_one_measurement_at_a_time),
         cmocka_unit_test(nothing_runs_beside_another_and_all_have_their_turn),
-        cmocka_unit_test(one_that_is_gone_or_does_not_answer_holds_up_nobody),
+        cmocka_unit_test(one_that_is_gone_or_does_not_answer_delays_no_other),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -187,9 +187,9 @@ static void from_nothing_to_ready(void **state) {
     prepared(1);
     expect("send ready 5\n");
     expect_state(KIN_MEMBER_READY);
-    assert_true(kin_member_takes(member, 5));
-    assert_false(kin_member_takes(member, 4));
-    assert_false(kin_member_takes(member, 0));
+    assert_true(kin_member_accepts(member, 5));
+    assert_false(kin_member_accepts(member, 4));
+    assert_false(kin_member_accepts(member, 0));
     wait_ms(60000);
     expect("");
 }
@@ -450,7 +450,7 @@ static void a_copy_asks_again_a_few_times_and_gives_up(void **state) {
     expect_state(KIN_MEMBER_GIVEN_UP);
 }
 
-static void who_was_restarted_is_taken_when_its_old_process_is_missed(void **state) {
+static void a_restarted_device_is_accepted_when_its_old_process_is_missed(void **state) {
     (void)state;
     static const char twin[] = "twin: 'anna' has already joined with the same identity";
     begin("desk.local", 1);
@@ -501,7 +501,7 @@ static void a_preparation_outlives_its_epoch(void **state) {
     expect("send ready 6\n");
 }
 
-static void a_preparation_may_end_while_nobody_waits(void **state) {
+static void a_preparation_may_end_after_its_epoch(void **state) {
     (void)state;
     begin_joined();
     plan(5, "layers 0-8");
@@ -612,7 +612,7 @@ static void epochs_do_not_go_back_on_one_link(void **state) {
     forget();
     plan(5, "layers 0-8");
     expect("");
-    assert_false(kin_member_takes(member, 5));
+    assert_false(kin_member_accepts(member, 5));
 }
 
 static void the_next_member_is_tried_until_the_epoch_ends(void **state) {
@@ -792,11 +792,11 @@ int main(void) {
         STORY(another_version_is_final),
         STORY(a_busy_head_is_asked_again_slowly),
         STORY(a_copy_asks_again_a_few_times_and_gives_up),
-        STORY(who_was_restarted_is_taken_when_its_old_process_is_missed),
+        STORY(a_restarted_device_is_accepted_when_its_old_process_is_missed),
         STORY(a_refusal_after_joining_ends_the_epoch),
         STORY(the_same_work_is_reused_other_work_is_not),
         STORY(a_preparation_outlives_its_epoch),
-        STORY(a_preparation_may_end_while_nobody_waits),
+        STORY(a_preparation_may_end_after_its_epoch),
         STORY(a_cancelled_preparation_is_not_listened_to),
         STORY(a_failed_preparation_is_told_and_forgotten),
         STORY(what_was_ready_breaks_when_the_rest_of_it_does_not_come),

@@ -50,12 +50,12 @@ static void two_devices_become_a_ring(void **state) {
     expect(""); // others may still join
     wait_ms(50);
     expect("up 1\nsay serving on 2 devices\n");
-    assert_true(kin_membership_takes(membership, 1));
-    assert_false(kin_membership_takes(membership, 0));
-    assert_false(kin_membership_takes(membership, 2));
+    assert_true(kin_membership_accepts(membership, 1));
+    assert_false(kin_membership_accepts(membership, 0));
+    assert_false(kin_membership_accepts(membership, 2));
 }
 
-static void who_joins_while_the_first_plan_gets_ready_is_in_the_next(void **state) {
+static void a_device_that_joins_while_the_first_plan_gets_ready_is_in_the_next(void **state) {
     (void)state;
     begin_default();
     joins(11, 1, "tower");
@@ -73,7 +73,7 @@ static void who_joins_while_the_first_plan_gets_ready_is_in_the_next(void **stat
     wait_ms(50);
     expect("ask 2: tower laptop\n");
     planned(2, "21", 7);
-    assert_true(kin_membership_takes(membership, 2));
+    assert_true(kin_membership_accepts(membership, 2));
 }
 
 static void a_head_alone_serves_if_the_planner_says_so(void **state) {
@@ -135,7 +135,7 @@ static void drift_asks_the_planner_also_while_requests_run(void **state) {
     assert_false(kin_membership_yields(membership));
     request(KIN_MEMBERSHIP_ENDS);
     expect("");
-    assert_true(kin_membership_takes(membership, 1));
+    assert_true(kin_membership_accepts(membership, 1));
     request(KIN_MEMBERSHIP_DRIFT);
     expect("ask 3: tower laptop\n");
     planned(3, "12", 8); // a different plan
@@ -153,7 +153,7 @@ static void a_lost_device_fails_the_request_and_is_waited_for(void **state) {
            "end 1 to 11\n"
            "whisper plan 1 ended: device 'laptop' (stage 2 of 2) is gone (nothing was heard for 1500 ms)\n");
     assert_int_equal(kin_membership_n_requests(membership), 0);
-    assert_false(kin_membership_takes(membership, 1));
+    assert_false(kin_membership_accepts(membership, 1));
     assert_string_equal(doing(), "device 'laptop' is gone (nothing was heard for 1500 ms), waiting for it to come back");
     wait_ms(250);
     expect("");
@@ -207,7 +207,7 @@ static void a_policy_may_wait_for_ever(void **state) {
     expect("");
 }
 
-static void nobody_waits_for_who_said_goodbye(void **state) {
+static void a_device_that_left_is_not_waited_for(void **state) {
     (void)state;
     begin_with_two();
     of_link(KIN_MEMBERSHIP_LEFT, 12, "its user ended it");
@@ -266,7 +266,7 @@ static void a_copy_of_a_device_is_refused_and_the_first_one_stays(void **state) 
     expect("accept 14\n");
 }
 
-static void the_heads_name_is_nobody_elses(void **state) {
+static void the_heads_name_is_unique(void **state) {
     (void)state;
     kin_membership_options o = kin_membership_options_default();
     snprintf(o.name, sizeof o.name, "desk");
@@ -292,7 +292,7 @@ static void the_same_plan_changes_nothing(void **state) {
     assert_int_equal(kin_membership_state_now(membership), KIN_MEMBERSHIP_SERVING);
 }
 
-static void an_answer_about_who_is_gone_is_not_used(void **state) {
+static void an_answer_about_a_gone_device_is_not_used(void **state) {
     (void)state;
     begin_default();
     joins(11, 1, "tower");
@@ -434,7 +434,7 @@ static void of_two_ends_the_one_whose_other_link_broke_too_is_left_out(void **st
     assert_int_equal(kin_membership_device_at(membership, 0)->state, KIN_DEVICE_FAILED);
 }
 
-static void breaks_between_which_texts_go_on_leave_nobody_out(void **state) {
+static void breaks_between_which_requests_go_on_leave_no_device_out(void **state) {
     (void)state;
     begin_with_two();
     request(KIN_MEMBERSHIP_BEGINS);
@@ -446,7 +446,7 @@ static void breaks_between_which_texts_go_on_leave_nobody_out(void **state) {
     assert_int_equal(kin_membership_state_now(membership), KIN_MEMBERSHIP_SERVING);
 }
 
-static void texts_that_go_on_without_a_hop_say_nothing_of_it(void **state) {
+static void requests_that_go_on_without_a_hop_do_not_report_it(void **state) {
     (void)state;
     begin_with_two();
     request(KIN_MEMBERSHIP_BEGINS);
@@ -558,7 +558,7 @@ static kin_device_state state_of(int i) {
     return kin_membership_device_at(membership, i)->state;
 }
 
-static void who_has_lost_a_step_is_left_out(void **state) {
+static void a_device_that_lost_a_step_is_left_out(void **state) {
     (void)state;
     begin_with_two();
     request(KIN_MEMBERSHIP_BEGINS);
@@ -596,7 +596,7 @@ static void of_a_hop_of_the_head_that_lost_a_step_the_device_is_left_out(void **
     }
 }
 
-static void a_loss_of_another_epoch_or_of_nobody_changes_nothing(void **state) {
+static void a_loss_of_another_epoch_or_of_no_device_changes_nothing(void **state) {
     (void)state;
     begin_with_two();
     forget();
@@ -1125,7 +1125,7 @@ static void a_newcomer_in_a_members_place_is_not_a_member(void **state) {
     expect_words("ask 2: ");
 }
 
-static void who_says_nothing_after_joining_is_dropped(void **state) {
+static void a_device_that_sends_nothing_after_joining_is_dropped(void **state) {
     (void)state;
     begin_default();
     hello(11, 1, "mute", 3);
@@ -1176,13 +1176,13 @@ static void after_the_last_number_epochs_count_from_one(void **state) {
     wait_ms(1000);
     planned(2, "1", 7);
     assert_int_equal(kin_membership_epoch(membership), 1);
-    assert_true(kin_membership_takes(membership, 1));
+    assert_true(kin_membership_accepts(membership, 1));
 }
 
 int main(void) {
     const struct CMUnitTest tests[] = {
         STORY(two_devices_become_a_ring),
-        STORY(who_joins_while_the_first_plan_gets_ready_is_in_the_next),
+        STORY(a_device_that_joins_while_the_first_plan_gets_ready_is_in_the_next),
         STORY(a_head_alone_serves_if_the_planner_says_so),
         STORY(a_head_that_serves_alone_beside_a_device_says_so),
         STORY(a_device_that_changes_nothing_for_a_head_alone_is_said_to_be_left_out),
@@ -1192,24 +1192,24 @@ int main(void) {
         STORY(without_the_lost_device_after_a_moment),
         STORY(what_does_not_fit_without_it_waits_and_says_so),
         STORY(a_policy_may_wait_for_ever),
-        STORY(nobody_waits_for_who_said_goodbye),
+        STORY(a_device_that_left_is_not_waited_for),
         STORY(a_device_that_connects_anew_replaces_itself),
         STORY(a_copy_of_a_device_is_refused_and_the_first_one_stays),
-        STORY(the_heads_name_is_nobody_elses),
+        STORY(the_heads_name_is_unique),
         STORY(the_same_plan_changes_nothing),
-        STORY(an_answer_about_who_is_gone_is_not_used),
+        STORY(an_answer_about_a_gone_device_is_not_used),
         STORY(a_device_whose_link_breaks_again_and_again_is_reported_once),
         STORY(a_device_that_fails_rests_longer_each_time),
         STORY(a_broken_ring_link_names_both_ends),
         STORY(a_hop_that_breaks_twice_before_anything_comes_of_it_leaves_its_far_end_out),
         STORY(a_hop_of_the_head_that_breaks_twice_leaves_the_device_out),
         STORY(of_two_ends_the_one_whose_other_link_broke_too_is_left_out),
-        STORY(breaks_between_which_texts_go_on_leave_nobody_out),
-        STORY(texts_that_go_on_without_a_hop_say_nothing_of_it),
-        STORY(who_has_lost_a_step_is_left_out),
+        STORY(breaks_between_which_requests_go_on_leave_no_device_out),
+        STORY(requests_that_go_on_without_a_hop_do_not_report_it),
+        STORY(a_device_that_lost_a_step_is_left_out),
         STORY(of_a_hop_that_lost_a_step_the_sender_is_left_out_and_then_the_receiver),
         STORY(of_a_hop_of_the_head_that_lost_a_step_the_device_is_left_out),
-        STORY(a_loss_of_another_epoch_or_of_nobody_changes_nothing),
+        STORY(a_loss_of_another_epoch_or_of_no_device_changes_nothing),
         STORY(a_link_that_broke_with_its_device_does_not_count),
         STORY(what_the_last_member_sends_to_the_head_leaves_it_out),
         STORY(a_member_that_gets_what_cannot_be_stays_and_the_one_before_it_is_left_out),
@@ -1246,7 +1246,7 @@ int main(void) {
         STORY(a_full_cluster_gives_a_newcomer_the_place_of_the_device_gone_longest),
         STORY(places_of_the_last_ring_are_given_away_last),
         STORY(a_newcomer_in_a_members_place_is_not_a_member),
-        STORY(who_says_nothing_after_joining_is_dropped),
+        STORY(a_device_that_sends_nothing_after_joining_is_dropped),
         STORY(all_devices_lost_at_once_fit_into_the_actions),
         STORY(after_the_last_number_epochs_count_from_one),
     };

@@ -78,7 +78,7 @@ static void where_nothing_runs_it_begins_at_once_and_is_fetched_as_fast_as_can_b
     expect_words("plan 2 to 13\n");
 }
 
-static void who_has_the_same_work_has_all_it_needs(void **state) {
+static void a_device_with_the_same_work_has_all_it_needs(void **state) {
     (void)state;
     begin_with_two();
     joins(13, 3, "phone");
@@ -110,7 +110,7 @@ static void a_plan_that_is_better_no_more_is_forgotten(void **state) {
     assert_int_equal(kin_membership_prepares(membership), 5);
 }
 
-static void who_joins_meanwhile_does_not_hold_a_plan_for_which_there_is_room(void **state) {
+static void a_device_that_joins_meanwhile_does_not_hold_a_plan_with_room(void **state) {
     (void)state;
     begin_with_better_plan();
     for (uint32_t link = 11; link <= 13; link++) prefetched(link, 2, true, NULL);
@@ -169,7 +169,7 @@ static void a_member_that_cannot_fetch_keeps_its_work_and_the_ring_is_left_as_it
     expect_words("prefetch 4 to 13, gently\n");
 }
 
-static void nobody_waits_for_ever_for_who_says_nothing(void **state) {
+static void a_silent_device_is_not_waited_for_for_ever(void **state) {
     (void)state;
     begin_with_better_plan();
     for (uint32_t link = 11; link <= 12; link++) prefetched(link, 2, true, NULL);
@@ -337,7 +337,7 @@ static void another_that_joins_is_a_reason_to_look_again(void **state) {
     expect("ask 7: far near desk\n");
 }
 
-static void who_is_lost_meanwhile_is_not_waited_for(void **state) {
+static void a_device_lost_meanwhile_is_not_waited_for(void **state) {
     (void)state;
     begin_alone_with_a_slow_device_and_a_fast_one();
     wait_ms(10500);
@@ -395,20 +395,20 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         STORY(a_better_plan_begins_when_all_have_what_it_needs_and_requests_have_made_room),
         STORY(where_nothing_runs_it_begins_at_once_and_is_fetched_as_fast_as_can_be),
-        STORY(who_has_the_same_work_has_all_it_needs),
+        STORY(a_device_with_the_same_work_has_all_it_needs),
         STORY(a_plan_that_is_better_no_more_is_forgotten),
-        STORY(who_joins_meanwhile_does_not_hold_a_plan_for_which_there_is_room),
+        STORY(a_device_that_joins_meanwhile_does_not_hold_a_plan_with_room),
         STORY(a_plan_is_given_up_with_a_member_that_is_lost),
         STORY(a_newcomer_that_cannot_fetch_is_left_out_and_the_ring_goes_on),
         STORY(a_member_that_cannot_fetch_keeps_its_work_and_the_ring_is_left_as_it_is_for_a_while),
         STORY(progress_of_an_older_plan_does_not_count),
         STORY(a_head_that_says_nothing_packs_when_the_plan_begins),
         STORY(after_a_plan_that_began_failures_to_fetch_count_anew),
-        STORY(nobody_waits_for_ever_for_who_says_nothing),
+        STORY(a_silent_device_is_not_waited_for_for_ever),
         STORY(what_is_ready_soon_comes_first_and_then_the_best_plan_of_all),
         STORY(where_nothing_is_better_soon_the_slow_one_is_waited_for),
         STORY(another_that_joins_is_a_reason_to_look_again),
-        STORY(who_is_lost_meanwhile_is_not_waited_for),
+        STORY(a_device_lost_meanwhile_is_not_waited_for),
         STORY(a_device_that_repeats_itself_holds_no_plan),
         STORY(slow_bytes_and_work_without_numbers_are_waited_for),
     };

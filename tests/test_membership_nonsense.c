@@ -55,7 +55,7 @@ static const kin_membership_actions *roster_event(kin_membership *membership, ki
     return kin_membership_step(membership, now, &e);
 }
 
-static void no_order_of_events_breaks_the_roster(void **state) {
+static void no_order_of_events_breaks_the_membership(void **state) {
     (void)state;
     kin_rng rng;
     kin_rng_seed(&rng, 7);
@@ -124,7 +124,7 @@ static void no_order_of_events_breaks_the_member(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(no_order_of_events_breaks_the_roster),
+        cmocka_unit_test(no_order_of_events_breaks_the_membership),
         cmocka_unit_test(no_order_of_events_breaks_the_member),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

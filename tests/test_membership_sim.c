@@ -66,7 +66,7 @@ static void crash(kin_sim *w, int node) {
 
 static void freeze(kin_sim *w, int node) {
     kin_time span = kin_sim_below(w, 2) ? kin_sim_between_ms(w, 50, 1400) : kin_sim_between_ms(w, NOTICE_MS, 7000);
-    KIN_SIM_TELL(w, "%d freezes for %.1f s", node, (double)span / 1e9);
+    KIN_SIM_REPORT(w, "%d freezes for %.1f s", node, (double)span / 1e9);
     w->nodes[node].frozen_until = until_calm(w, w->now + span);
     bool is_long = w->nodes[node].frozen_until - w->now >= NOTICE_MS * KIN_SIM_MS;
     if (node != KIN_SIM_HEAD && is_long) expect_an_end(w, node, false);
@@ -84,7 +84,7 @@ static void cut(kin_sim *w, int a, int b) {
     if (a == b || w->cut_until[a][b] > w->now) return;
     kin_time span = kin_sim_below(w, 2) ? kin_sim_between_ms(w, 50, 1400) : kin_sim_between_ms(w, NOTICE_MS, 7000);
     kin_time until = until_calm(w, w->now + span);
-    KIN_SIM_TELL(w, "cut between %d and %d for %.1f s", a, b, (double)span / 1e9);
+    KIN_SIM_REPORT(w, "cut between %d and %d for %.1f s", a, b, (double)span / 1e9);
     w->cut_until[a][b] = w->cut_until[b][a] = until;
     if (until - w->now < NOTICE_MS * KIN_SIM_MS || !is_ring_hop(w, a, b)) return;
     expect_an_end(w, a == KIN_SIM_HEAD ? b : a, a != KIN_SIM_HEAD && b != KIN_SIM_HEAD);
@@ -93,10 +93,10 @@ static void cut(kin_sim *w, int a, int b) {
 static void break_link(kin_sim *w) {
     int at = (int)kin_sim_below(w, KIN_SIM_LINKS);
     if (!w->links[at].open[0] || !w->links[at].open[1]) return;
-    KIN_SIM_TELL(w, "the link between %d and %d breaks", w->links[at].node[0], w->links[at].node[1]);
+    KIN_SIM_REPORT(w, "the link between %d and %d breaks", w->links[at].node[0], w->links[at].node[1]);
     w->links[at].open[0] = w->links[at].open[1] = false;
-    kin_sim_tell_closed(w, at, 0, "connection reset");
-    kin_sim_tell_closed(w, at, 1, "connection reset");
+    kin_sim_report_closed(w, at, 0, "connection reset");
+    kin_sim_report_closed(w, at, 1, "connection reset");
 }
 
 static void fault(kin_sim *w) {

@@ -25,15 +25,15 @@ static char path[] = "/tmp/kin-test-model-host-XXXXXX", lost[sizeof path + 5];
 
 // ---- a host, and the loop's side of it
 
-typedef struct text {
+typedef struct request {
     kin_job *job;
     int32_t made[N_MADE];
     int n_made;
     bool has_ended;
     kin_job_end how;
-} text;
+} request;
 
-typedef struct world {
+typedef struct context {
     kin_model_file files[N_MODELS];
     kin_model_host *host;
     kin_loaded_model *loaded[N_MODELS]; // from the answers
@@ -44,17 +44,17 @@ typedef struct world {
     pthread_mutex_t mutex;
     pthread_cond_t woken;
     bool has_woken, has_failed;
-} world;
+} context;
 
 static void wake(void *user) {
-    world *w = user;
+    context *w = user;
     pthread_mutex_lock(&w->mutex);
     w->has_woken = true;
     pthread_cond_signal(&w->woken);
     pthread_mutex_unlock(&w->mutex);
 }
 
-static void wait_for_news(world *w) {
+static void wait_for_news(context *w) {
     pthread_mutex_lock(&w->mutex);
     while (!w->has_woken) pthread_cond_wait(&w->woken, &w->mutex);
     w->has_woken = false;
@@ -62,7 +62,7 @@ static void wait_for_news(world *w) {
 }
 
 static void *compute(void *user) {
-    world *w = user;
+    context *w = user;
     bool failed = kin_model_host_begin(w->host, &w->why) != 0;
     if (!failed) kin_model_host_run(w->host);
     pthread_mutex_lock(&w->mutex);
@@ -72,7 +72,7 @@ static void *compute(void *user) {
     return NULL;
 }
 
-static bool has_failed(world *w) {
+static bool has_failed(context *w) {
     pthread_mutex_lock(&w->mutex);
     bool failed = w->has_failed;
     pthread_mutex_unlock(&w->mutex);
@@ -80,9 +80,9 @@ static bool has_failed(world *w) {
 }
 
 // Starts a host. first: the file to load at the start, or -1.
-static void open_world(world *w, int first) {
+static void open_context(context *w, int first) {
     kin_err err;
-    *w = (world){.console = kin_silent_console(&w->stop)};
+    *w = (context){.console = kin_silent_console(&w->stop)};
     pthread_mutex_init(&w->mutex, NULL);
     kin_cond_init(&w->woken);
     for (int i = 0; i < N_MODELS; i++) {
@@ -105,12 +105,12 @@ static void open_world(world *w, int first) {
     while (!kin_model_host_is_up(w->host) && !has_failed(w)) wait_for_news(w);
 }
 
-static void stop(world *w) {
+static void stop(context *w) {
     atomic_store(&w->stop, true);
     pthread_join(w->thread, NULL);
 }
 
-static void close_world(world *w) {
+static void close_context(context *w) {
     if (!atomic_load(&w->stop)) stop(w);
     kin_model_host_close(w->host);
     pthread_cond_destroy(&w->woken);
@@ -119,11 +119,11 @@ static void close_world(world *w) {
 }
 
 // Applies the events of all models' services.
-static void take_events(world *w) {
+static void take_events(context *w) {
     kin_job_event e;
     for (int i = 0; i < N_MODELS; i++) {
-        while (w->loaded[i] && kin_service_take(w->loaded[i]->service, &e)) {
-            text *t = e.user;
+        while (w->loaded[i] && kin_service_pop(w->loaded[i]->service, &e)) {
+            request *t = e.user;
             assert_false(t->has_ended);
             if (e.kind == KIN_JOB_TOKEN && t->n_made++ < N_MADE) t->made[t->n_made - 1] = e.id;
             free(e.top);
@@ -135,14 +135,14 @@ static void take_events(world *w) {
     }
 }
 
-static kin_model_answer wait_for_answer(world *w) {
+static kin_model_answer wait_for_answer(context *w) {
     kin_model_answer answer;
-    for (; !kin_model_host_take(w->host, &answer); wait_for_news(w)) take_events(w);
+    for (; !kin_model_host_pop(w->host, &answer); wait_for_news(w)) take_events(w);
     w->loaded[answer.model] = answer.loaded;
     return answer;
 }
 
-static void load(world *w, int i) {
+static void load(context *w, int i) {
     kin_model_host_order(w->host, i, true);
     kin_model_answer answer = wait_for_answer(w);
     assert_int_equal(answer.model, i);
@@ -150,12 +150,12 @@ static void load(world *w, int i) {
     assert_non_null(answer.loaded);
 }
 
-static void submit(world *w, text *t, int i, int n_predict) {
+static void submit(context *w, request *t, int i, int n_predict) {
     kin_loaded_model *m = w->loaded[i];
     kin_sampler_options so = kin_sampler_options_defaults();
     kin_job_options o = {.n_prompt = 3, .n_predict = n_predict, .n_probs = -1, .ignore_eos = true, .user = t};
     kin_err err;
-    *t = (text){0};
+    *t = (request){0};
     so.temperature = 0;
     assert_int_equal(kin_sampler_new(&o.sampler, kin_vocab_n_tokens(m->session.vocab), &so, &err), 0);
     o.prompt = malloc((size_t)o.n_prompt * sizeof *o.prompt);
@@ -164,18 +164,18 @@ static void submit(world *w, text *t, int i, int n_predict) {
     kin_service_submit(m->service, t->job);
 }
 
-static void wait_for_tokens(world *w, const text *t, int n) {
+static void wait_for_tokens(context *w, const request *t, int n) {
     for (take_events(w); t->n_made < n; take_events(w)) {
         assert_false(t->has_ended);
         wait_for_news(w);
     }
 }
 
-static void wait_for_end(world *w, const text *t) {
+static void wait_for_end(context *w, const request *t) {
     for (take_events(w); !t->has_ended; take_events(w)) wait_for_news(w);
 }
 
-static void expect_same(const text *a, const text *b) {
+static void expect_same(const request *a, const request *b) {
     assert_int_equal(a->how, KIN_JOB_LENGTH);
     assert_int_equal(a->n_made, N_MADE);
     assert_memory_equal(a->made, b->made, sizeof a->made);
@@ -185,9 +185,9 @@ static void expect_same(const text *a, const text *b) {
 
 static void a_model_is_there_from_the_order_to_load_it_to_the_order_to_unload_it(void **state) {
     (void)state;
-    world w;
-    text first, again;
-    open_world(&w, -1);
+    context w;
+    request first, again;
+    open_context(&w, -1);
     load(&w, B);
     submit(&w, &first, B, N_MADE);
     wait_for_end(&w, &first);
@@ -200,38 +200,38 @@ static void a_model_is_there_from_the_order_to_load_it_to_the_order_to_unload_it
     submit(&w, &again, B, N_MADE);
     wait_for_end(&w, &again);
     expect_same(&first, &again);
-    close_world(&w);
+    close_context(&w);
 }
 
 static void the_first_model_comes_without_an_order(void **state) {
     (void)state;
-    world w;
-    text t;
-    open_world(&w, A);
+    context w;
+    request t;
+    open_context(&w, A);
     kin_model_answer answer = wait_for_answer(&w);
     assert_int_equal(answer.model, A);
     assert_non_null(answer.loaded);
     submit(&w, &t, A, 2);
     wait_for_end(&w, &t);
     assert_int_equal(t.n_made, 2);
-    close_world(&w);
+    close_context(&w);
 }
 
 static void without_its_first_model_a_host_does_not_begin(void **state) {
     (void)state;
-    world w;
-    open_world(&w, LOST);
+    context w;
+    open_context(&w, LOST);
     assert_true(has_failed(&w));
     assert_non_null(strstr(w.why.text, lost));
     assert_false(kin_model_host_is_up(w.host));
-    close_world(&w);
+    close_context(&w);
 }
 
 static void a_model_that_cannot_be_loaded_is_told_and_others_go_on(void **state) {
     (void)state;
-    world w;
-    text t, late;
-    open_world(&w, -1);
+    context w;
+    request t, late;
+    open_context(&w, -1);
     load(&w, A);
     submit(&w, &t, A, ENDLESS);
     wait_for_tokens(&w, &t, 1);
@@ -250,14 +250,14 @@ static void a_model_that_cannot_be_loaded_is_told_and_others_go_on(void **state)
     kin_service_cancel(w.loaded[A]->service, t.job);
     wait_for_end(&w, &t);
     assert_int_equal(t.how, KIN_JOB_CANCELLED);
-    close_world(&w);
+    close_context(&w);
 }
 
-static void texts_of_two_models_are_written_in_turns_each_as_alone(void **state) {
+static void sequences_of_two_models_are_written_in_turns_each_as_alone(void **state) {
     (void)state;
-    world w;
-    text alone, endless, beside;
-    open_world(&w, A);
+    context w;
+    request alone, endless, beside;
+    open_context(&w, A);
     wait_for_answer(&w);
     submit(&w, &alone, A, N_MADE);
     wait_for_end(&w, &alone);
@@ -272,14 +272,14 @@ static void texts_of_two_models_are_written_in_turns_each_as_alone(void **state)
     kin_service_cancel(w.loaded[A]->service, endless.job);
     wait_for_end(&w, &endless);
     assert_memory_equal(endless.made, alone.made, sizeof alone.made);
-    close_world(&w);
+    close_context(&w);
 }
 
-static void a_text_may_be_cancelled_while_another_model_is_loaded(void **state) {
+static void a_sequence_may_be_cancelled_while_another_model_is_loaded(void **state) {
     (void)state;
-    world w;
-    text t, queued;
-    open_world(&w, A);
+    context w;
+    request t, queued;
+    open_context(&w, A);
     wait_for_answer(&w);
     submit(&w, &t, A, ENDLESS);
     wait_for_tokens(&w, &t, 1);
@@ -292,14 +292,14 @@ static void a_text_may_be_cancelled_while_another_model_is_loaded(void **state) 
     wait_for_end(&w, &queued);
     assert_int_equal(t.how, KIN_JOB_CANCELLED);
     assert_int_equal(queued.how, KIN_JOB_CANCELLED);
-    close_world(&w);
+    close_context(&w);
 }
 
 static void what_is_written_when_the_host_stops_ends_as_failed(void **state) {
     (void)state;
-    world w;
-    text a, b;
-    open_world(&w, A);
+    context w;
+    request a, b;
+    open_context(&w, A);
     wait_for_answer(&w);
     load(&w, B);
     submit(&w, &a, A, ENDLESS);
@@ -311,7 +311,7 @@ static void what_is_written_when_the_host_stops_ends_as_failed(void **state) {
     wait_for_end(&w, &b);
     assert_int_equal(a.how, KIN_JOB_FAILED);
     assert_int_equal(b.how, KIN_JOB_FAILED);
-    close_world(&w);
+    close_context(&w);
 }
 
 static int write_model(void **state) {
@@ -334,8 +334,8 @@ int main(void) {
         cmocka_unit_test(the_first_model_comes_without_an_order),
         cmocka_unit_test(without_its_first_model_a_host_does_not_begin),
         cmocka_unit_test(a_model_that_cannot_be_loaded_is_told_and_others_go_on),
-        cmocka_unit_test(texts_of_two_models_are_written_in_turns_each_as_alone),
-        cmocka_unit_test(a_text_may_be_cancelled_while_another_model_is_loaded),
+        cmocka_unit_test(sequences_of_two_models_are_written_in_turns_each_as_alone),
+        cmocka_unit_test(a_sequence_may_be_cancelled_while_another_model_is_loaded),
         cmocka_unit_test(what_is_written_when_the_host_stops_ends_as_failed),
     };
     return cmocka_run_group_tests(tests, write_model, remove_model);

@@ -81,8 +81,8 @@ static kin_thread_ring *open_ring(const char *path, int n_members) {
     return ring;
 }
 
-static int32_t token_at(int text, int pos) {
-    return 259 + (pos * 37 + text * 11 + pos / 7) % (N_VOCAB - 259);
+static int32_t token_at(int sequence, int pos) {
+    return 259 + (pos * 37 + sequence * 11 + pos / 7) % (N_VOCAB - 259);
 }
 
 // ---- hidden states
@@ -99,9 +99,9 @@ static void run_step(kin_head *head, states_step *s, bool states, int pos, int n
     kin_err err;
     s->n = s->n_out = 0;
     for (int k = 0; k < n; k++) {
-        for (int text = 0; text < 2; text++) {
-            s->tokens[s->n] = token_at(text, pos + k);
-            s->seq[s->n] = text;
+        for (int sequence = 0; sequence < 2; sequence++) {
+            s->tokens[s->n] = token_at(sequence, pos + k);
+            s->seq[s->n] = sequence;
             s->pos[s->n] = pos + k;
             if (s->n % 3 == 2) s->out[s->n_out++] = s->n;
             s->n++;
@@ -136,7 +136,7 @@ static void hidden_states_of_all_tokens_come_with_the_step(void **state) {
         for (int i = 0, pos = 0; i < 2; pos += n[i++]) {
             run_step(head, &plain, false, pos, n[i]);
             assert_null(kin_head_states(head));
-            for (int text = 0; text < 2; text++) kin_head_truncate(head, text, 0);
+            for (int sequence = 0; sequence < 2; sequence++) kin_head_truncate(head, sequence, 0);
             for (int at = 0, k = 0; at < pos; at += n[k++]) run_step(head, &plain, false, at, n[k]);
             run_step(head, &with, true, pos, n[i]);
             const float *states = kin_head_states(head);
@@ -324,11 +324,11 @@ static void other_files_are_refused_with_a_sentence(void **state) {
 
 enum { MOST = 4 };
 
-static kin_mtp_drafter *open_drafter(const kin_model *m, int n_ctx, int n_texts) {
+static kin_mtp_drafter *open_drafter(const kin_model *m, int n_ctx, int n_sequences) {
     kin_mtp_drafter_options o = {.model = m,
                                  .devices = &devices,
                                  .n_ctx = n_ctx,
-                                 .n_texts = n_texts,
+                                 .n_sequences = n_sequences,
                                  .n_batch = N_BATCH,
                                  .n_vocab = N_VOCAB,
                                  .kv_type = GGML_TYPE_F16};
@@ -349,24 +349,24 @@ static void make_state(int32_t token, int pos, float *row) {
 }
 
 // Hidden states are numbers of the token and the position. Later tokens are not known yet.
-static void give(kin_mtp_drafter *d, uint64_t text, const int32_t *tokens, int pos, int n) {
+static void give(kin_mtp_drafter *d, uint64_t sequence, const int32_t *tokens, int pos, int n) {
     static float rows[N_BATCH * N_EMBD];
-    kin_mtp_states of = {.text = text, .tokens = tokens, .n_tokens = pos + n, .pos = pos, .n = n, .rows = rows};
+    kin_mtp_states of = {.sequence = sequence, .tokens = tokens, .n_tokens = pos + n, .pos = pos, .n = n, .rows = rows};
     for (int i = 0; i < n; i++) make_state(tokens[pos + i], pos + i, rows + i * N_EMBD);
-    kin_mtp_drafter_take(d, &of);
+    kin_mtp_drafter_add_states(d, &of);
 }
 
-static void give_all(kin_mtp_drafter *d, uint64_t text, const int32_t *tokens, int from, int n) {
+static void give_all(kin_mtp_drafter *d, uint64_t sequence, const int32_t *tokens, int from, int n) {
     for (int pos = from; pos < n - 1; pos += N_BATCH - 5) {
         const int left = n - 1 - pos;
-        give(d, text, tokens, pos, left < N_BATCH - 5 ? left : N_BATCH - 5);
+        give(d, sequence, tokens, pos, left < N_BATCH - 5 ? left : N_BATCH - 5);
     }
 }
 
-static kin_draft ask(kin_mtp_drafter *d, kin_head *head, uint64_t text, const int32_t *tokens, int n, int most) {
+static kin_draft ask(kin_mtp_drafter *d, kin_head *head, uint64_t sequence, const int32_t *tokens, int n, int most) {
     kin_draft draft = {0};
     kin_draft_limits l = limits(most);
-    kin_draft_wish w = {.text = text, .tokens = tokens, .n = n, .most = most, .out = &draft};
+    kin_draft_query w = {.sequence = sequence, .tokens = tokens, .n = n, .most = most, .out = &draft};
     kin_mtp_drafter_propose(d, head, &w, 1, &l);
     return draft;
 }
@@ -515,7 +515,7 @@ enum { N_TEXTS = 3, N_PROMPT = 45, N_MADE = 150 };
 
 enum { MOST_TOKENS = N_PROMPT + N_TEXTS + N_MADE + 1 };
 
-typedef struct text {
+typedef struct sequence {
     int32_t tokens[MOST_TOKENS]; // the prompt, what was made, and one more
     int n_prompt, n_made, n_want;
     bool ended;
@@ -525,15 +525,15 @@ typedef struct text {
     kin_mtp_drafter *drafter; // NULL: none
     kin_draft last;           // what it drafts behind all these tokens
     kin_draft_source source;
-    const struct text *known; // the same text; NULL: not known
-} text;
+    const struct sequence *known; // the same text; NULL: not known
+} sequence;
 
-static const int32_t *made_of(const text *t) {
+static const int32_t *made_of(const sequence *t) {
     return t->tokens + t->n_prompt;
 }
 
 static int32_t next_token(void *user, float *logits) {
-    text *t = user;
+    sequence *t = user;
     int32_t best = 0;
     const int n = t->n_prompt + t->n_made;
     for (int32_t i = 1; i < N_VOCAB; i++) best = logits[i] > logits[best] ? i : best;
@@ -544,14 +544,14 @@ static int32_t next_token(void *user, float *logits) {
 }
 
 static void ended(void *user, kin_generation_end how, const kin_err *why) {
-    text *t = user;
+    sequence *t = user;
     if (how != KIN_GENERATION_DONE) fail_msg("%s", why ? why->text : "not done");
     t->ended = true;
 }
 
 // Proposes the known text, in which one token of five is wrong; nothing if it is not known.
 static void propose(void *user, const int32_t *tokens, int n, int most, kin_draft *out) {
-    const text *t = user, *known = t->known;
+    const sequence *t = user, *known = t->known;
     (void)tokens;
     *out = (kin_draft){.kind = KIN_DRAFT_ORACLE};
     for (int i = n; known && out->n < most && i < known->n_prompt + known->n_made; i++)
@@ -560,7 +560,7 @@ static void propose(void *user, const int32_t *tokens, int n, int most, kin_draf
 
 // Generates the texts, the second one later than the others, with at least `least` drafted tokens in each step; -1: no drafts.
 // known: the same texts, for drafts; NULL: they are not known.
-static void write_texts(const char *path, int n_members, int least, const text *known, text *texts, int n) {
+static void write_texts(const char *path, int n_members, int least, const sequence *known, sequence *texts, int n) {
     kin_thread_ring *ring = open_ring(path, n_members);
     kin_mtp_drafter *d = least >= 0 ? open_drafter(kin_thread_ring_model(ring), N_CTX, n) : NULL;
     kin_scheduler_options so = {.n_ctx = N_CTX,
@@ -577,7 +577,7 @@ static void write_texts(const char *path, int n_members, int least, const text *
         fail_msg("%s", err.text);
     for (int i = 0; i < n; i++) {
         kin_generation *g;
-        texts[i] = (text){.n_prompt = N_PROMPT + i, .n_want = N_MADE - 20 * i, .number = (uint64_t)i};
+        texts[i] = (sequence){.n_prompt = N_PROMPT + i, .n_want = N_MADE - 20 * i, .number = (uint64_t)i};
         texts[i].head = kin_thread_ring_head(ring);
         texts[i].drafter = d;
         texts[i].source = (kin_draft_source){propose, &texts[i]};
@@ -602,8 +602,8 @@ static void write_texts(const char *path, int n_members, int least, const text *
     kin_thread_ring_close(ring);
 }
 
-static void expect_same_texts(const char *path, int n_members, int least, int n, text *drafted) {
-    static text plain[N_TEXTS];
+static void expect_same_texts(const char *path, int n_members, int least, int n, sequence *drafted) {
+    static sequence plain[N_TEXTS];
     write_texts(path, n_members, -1, NULL, plain, n);
     write_texts(path, n_members, least, NULL, drafted, n);
     for (int i = 0; i < n; i++) {
@@ -614,7 +614,7 @@ static void expect_same_texts(const char *path, int n_members, int least, int n,
 }
 
 // Computes the whole text in steps of its own, and drafts from these states.
-static kin_draft draft_anew(kin_thread_ring *ring, const text *t) {
+static kin_draft draft_anew(kin_thread_ring *ring, const sequence *t) {
     kin_head *head = kin_thread_ring_head(ring);
     kin_mtp_drafter *d = open_drafter(kin_thread_ring_model(ring), N_CTX, 1);
     const int n = t->n_prompt + t->n_made;
@@ -629,8 +629,8 @@ static kin_draft draft_anew(kin_thread_ring *ring, const text *t) {
         if (kin_head_send(head, &step, &number, &err) != 0 || kin_head_receive(head, NULL, &number, &err) != 0)
             fail_msg("%s", err.text);
         const kin_mtp_states of = {
-            .text = 1, .tokens = t->tokens, .n_tokens = n, .pos = pos, .n = n_now, .rows = kin_head_states(head)};
-        kin_mtp_drafter_take(d, &of);
+            .sequence = 1, .tokens = t->tokens, .n_tokens = n, .pos = pos, .n = n_now, .rows = kin_head_states(head)};
+        kin_mtp_drafter_add_states(d, &of);
     }
     kin_draft draft = ask(d, head, 1, t->tokens, n + 1, MOST);
     kin_mtp_drafter_close(d);
@@ -640,7 +640,7 @@ static kin_draft draft_anew(kin_thread_ring *ring, const text *t) {
 // The block's own drafts are hardly ever right here, so the texts are known to another source, whose tokens are accepted.
 static void drafts_are_made_of_the_states_of_accepted_tokens(void **state) {
     (void)state;
-    static text texts[N_TEXTS], known[N_TEXTS];
+    static sequence texts[N_TEXTS], known[N_TEXTS];
     kin_thread_ring *one = open_ring(random_path, 1);
     write_texts(random_path, 1, -1, NULL, known, N_TEXTS);
     for (int n_members = 1; n_members <= 3; n_members += 2) {
@@ -661,7 +661,7 @@ static void drafts_are_made_of_the_states_of_accepted_tokens(void **state) {
 
 static void texts_are_the_same_with_and_without_drafts(void **state) {
     (void)state;
-    static text texts[N_TEXTS];
+    static sequence texts[N_TEXTS];
     for (int n_members = 1; n_members <= 3; n_members++) {
         for (int n = 1; n <= N_TEXTS; n += 2) {
             expect_same_texts(random_path, n_members, 3, n, texts);
@@ -675,7 +675,7 @@ static void texts_are_the_same_with_and_without_drafts(void **state) {
 // once.
 static void a_block_that_is_right_in_three_of_four_cases_is_accepted_so_often(void **state) {
     (void)state;
-    static text texts[1];
+    static sequence texts[1];
     expect_same_texts(known_path, 1, 1, 1, texts);
     const kin_draft_counts *c = &texts[0].counts;
     const double share = (double)c->accepted[KIN_DRAFT_MTP] / (double)c->drafted[KIN_DRAFT_MTP];

@@ -16,7 +16,7 @@
 #include "pipeline/neighbours.h"
 #include "pipeline/relay.h"
 
-enum { EPOCH = 7, FRAME_MAX = 4 << 20, PATIENCE_MS = 20000, N_BUFFERS = 8 };
+enum { EPOCH = 7, FRAME_MAX = 4 << 20, TIMEOUT_MS = 20000, N_BUFFERS = 8 };
 
 static const kin_key key = {{7, 7, 7}};
 
@@ -49,7 +49,7 @@ static void on_hop(void *user, kin_side side, uint32_t epoch, bool is_open, cons
 
 static void on_link(void *user, kin_link *link, uint32_t epoch, const kin_proto_open *open) {
     member *m = user;
-    if (kin_neighbours_take(m->neighbours, link, epoch, open)) return;
+    if (kin_neighbours_accept(m->neighbours, link, epoch, open)) return;
     assert_int_equal(epoch, EPOCH);
     if (m->relay)
         kin_relay_add(m->relay, m->endpoint, link, open);
@@ -135,7 +135,7 @@ static void connects(member *m, kin_side side, const member *to, bool by_head) {
 
 // Waits for n reports about this side. Returns if it is open, and the last reason.
 static bool told(member *m, kin_side side, int n, char reason[256]) {
-    for (int waited_ms = 0; waited_ms < PATIENCE_MS; waited_ms += 5) {
+    for (int waited_ms = 0; waited_ms < TIMEOUT_MS; waited_ms += 5) {
         pthread_mutex_lock(&m->mutex);
         bool is_told = m->n_told[side] >= n, is_open = m->is_open[side];
         if (reason) memcpy(reason, m->reason[side], sizeof m->reason[side]);
@@ -157,7 +157,7 @@ static void expect_counts(member *m, int n_next, int n_previous, int n_begun) {
 }
 
 static void sends(member *m, size_t n) {
-    kin_message_buffer *p = kin_message_pool_take(m->pool, n);
+    kin_message_buffer *p = kin_message_pool_get(m->pool, n);
     assert_non_null(p);
     memset(p->payload, 0x5a, n);
     p->frame = (kin_frame){KIN_FRAME_STEP, EPOCH, (uint32_t)n};
@@ -165,7 +165,7 @@ static void sends(member *m, size_t n) {
 }
 
 static void receive(member *m, size_t n) {
-    kin_message_buffer *p = kin_message_queue_take(m->in, PATIENCE_MS);
+    kin_message_buffer *p = kin_message_queue_pop(m->in, TIMEOUT_MS);
     assert_non_null(p);
     assert_int_equal(p->frame.type, KIN_FRAME_STEP);
     assert_int_equal(p->frame.length, n);
@@ -409,7 +409,7 @@ static void a_relayed_hop_has_a_bound(void **state) {
     pthread_mutex_lock(&leave);
     kin_endpoint_call(b.endpoint, wait_for_leave, &leave);
     for (bool is_over = false; !is_over;) {
-        kin_message_buffer *p = kin_message_pool_take(a.pool, FRAME);
+        kin_message_buffer *p = kin_message_pool_get(a.pool, FRAME);
         if (p) {
             p->frame = (kin_frame){KIN_FRAME_STEP, EPOCH, FRAME};
             memset(p->payload, 0, FRAME);

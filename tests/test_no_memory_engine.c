@@ -42,31 +42,31 @@ static int remove_models(void **state) {
 static const kin_thread_ring_options alone = {
     .n_members = 1, .n_batch = N_BATCH, .n_ctx = N_CTX, .n_steps = 1, .shares = {{1, 0}}};
 
-typedef struct text {
+typedef struct request {
     int n_made, n_ended;
     kin_generation_end how;
     kin_err why;
-} text;
+} request;
 
 static int32_t next(void *user, float *logits) {
-    text *t = user;
+    request *t = user;
     (void)logits;
     return t->n_made == N_MADE ? KIN_GENERATION_NO_TOKEN : ++t->n_made;
 }
 
 static void ended(void *user, kin_generation_end how, const kin_err *why) {
-    text *t = user;
+    request *t = user;
     t->n_ended++;
     t->how = how;
     if (why) t->why = *why;
 }
 
-static int write_texts(kin_scheduler *s, text *texts, int n, int *n_submitted, kin_err *err) {
+static int write_texts(kin_scheduler *s, request *requests, int n, int *n_submitted, kin_err *err) {
     int32_t prompt[N_PROMPT];
     for (int i = 0; i < N_PROMPT; i++) prompt[i] = 3 + i;
     for (int i = 0; i < n; i++) {
         const kin_generation_options o = {
-            .prompt = prompt, .n_prompt = N_PROMPT, .next = next, .ended = ended, .user = &texts[i]};
+            .prompt = prompt, .n_prompt = N_PROMPT, .next = next, .ended = ended, .user = &requests[i]};
         kin_generation *g;
         if (kin_scheduler_submit(s, &o, &g, err) != 0) return KIN_FAIL;
         *n_submitted = i + 1;
@@ -77,15 +77,15 @@ static int write_texts(kin_scheduler *s, text *texts, int n, int *n_submitted, k
     return 0;
 }
 
-static int run_texts(kin_scheduler *s, kin_head *head, kin_err *err) {
-    text texts[3] = {0};
+static int run_requests(kin_scheduler *s, kin_head *head, kin_err *err) {
+    request requests[3] = {0};
     int n = 0;
     if (kin_scheduler_set_head(s, head, err) != 0) return KIN_FAIL;
-    int rc = write_texts(s, texts, 3, &n, err);
+    int rc = write_texts(s, requests, 3, &n, err);
     if (rc != 0) kin_scheduler_fail(s, err);
     for (int i = 0; i < n; i++) {
-        assert_int_equal(texts[i].n_ended, 1);
-        if (rc == 0 && texts[i].how != KIN_GENERATION_DONE) rc = kin_err_set(err, "%s", texts[i].why.text);
+        assert_int_equal(requests[i].n_ended, 1);
+        if (rc == 0 && requests[i].how != KIN_GENERATION_DONE) rc = kin_err_set(err, "%s", requests[i].why.text);
     }
     return rc;
 }
@@ -98,14 +98,14 @@ static int compute(void *arg, kin_err *err) {
     if (kin_thread_ring_open(&ring, model_path, &alone, err) != 0) return KIN_FAIL;
     int rc = kin_scheduler_open(&s, &o, err);
     if (rc == 0) {
-        rc = run_texts(s, kin_thread_ring_head(ring), err);
+        rc = run_requests(s, kin_thread_ring_head(ring), err);
         kin_scheduler_close(s);
     }
     kin_thread_ring_close(ring);
     return rc;
 }
 
-static void every_text_ends_once(void **state) {
+static void every_sequence_ends_once(void **state) {
     (void)state;
     without_memory(compute, NULL);
 }
@@ -116,7 +116,7 @@ static int write_drafts(void *arg, kin_err *err) {
     kin_draft_limits limits = {.most = 3, .catch_up_s = INFINITY};
     int32_t tokens[N_PROMPT];
     kin_draft draft = {0};
-    kin_draft_wish wish = {.text = 1, .tokens = tokens, .n = N_PROMPT, .most = 3, .out = &draft};
+    kin_draft_query query = {.sequence = 1, .tokens = tokens, .n = N_PROMPT, .most = 3, .out = &draft};
     kin_devices devices;
     kin_gguf *gguf = NULL;
     kin_vocab *vocab = NULL;
@@ -130,7 +130,7 @@ static int write_drafts(void *arg, kin_err *err) {
     o.vocab = vocab;
     o.devices = &devices;
     if (rc == 0) rc = kin_draft_model_open(&model, &o, err);
-    for (int i = 0; i < 2 && rc == 0; i++) kin_draft_model_propose(model, &wish, 1, &limits);
+    for (int i = 0; i < 2 && rc == 0; i++) kin_draft_model_propose(model, &query, 1, &limits);
     kin_draft_model_close(model);
     kin_vocab_free(vocab);
     kin_gguf_close(gguf);
@@ -147,8 +147,9 @@ static void a_draft_model_is_opened_or_says_why_not(void **state) {
 static int take_states(void *arg, kin_err *err) {
     static float rows[N_PROMPT * 64];
     int32_t tokens[N_PROMPT];
-    const kin_mtp_states states = {.text = 1, .tokens = tokens, .n_tokens = N_PROMPT, .pos = 0, .n = N_PROMPT, .rows = rows};
-    kin_mtp_drafter_options o = {.n_ctx = N_CTX, .n_texts = 1, .n_batch = N_BATCH, .n_vocab = N_VOCAB, .kv_type = GGML_TYPE_F16};
+    const kin_mtp_states states = {.sequence = 1, .tokens = tokens, .n_tokens = N_PROMPT, .pos = 0, .n = N_PROMPT, .rows = rows};
+    kin_mtp_drafter_options o = {
+        .n_ctx = N_CTX, .n_sequences = 1, .n_batch = N_BATCH, .n_vocab = N_VOCAB, .kv_type = GGML_TYPE_F16};
     kin_devices devices;
     kin_model model = {0};
     kin_mtp_drafter *d = NULL;
@@ -160,7 +161,7 @@ static int take_states(void *arg, kin_err *err) {
     o.model = &model;
     o.devices = &devices;
     if (rc == 0) rc = kin_mtp_drafter_open(&d, &o, err);
-    if (rc == 0) kin_mtp_drafter_take(d, &states);
+    if (rc == 0) kin_mtp_drafter_add_states(d, &states);
     kin_mtp_drafter_close(d);
     kin_model_close(&model);
     kin_devices_close(&devices);
@@ -176,7 +177,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_draft_model_is_opened_or_says_why_not),
         cmocka_unit_test(a_draft_block_is_opened_or_says_why_not),
-        cmocka_unit_test(every_text_ends_once),
+        cmocka_unit_test(every_sequence_ends_once),
     };
     return cmocka_run_group_tests(tests, make_models, remove_models);
 }

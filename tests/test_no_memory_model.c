@@ -21,16 +21,16 @@
 enum { N_LAYER = 2, CHUNK = KIN_CHUNK_BYTES_MIN };
 
 // A small model in two files, its manifest, and a folder for stores.
-typedef struct world {
+typedef struct context {
     char folder[64], path[2][128], cache[128];
     const char *paths[2];
     kin_manifest manifest;
     kin_gguf *gguf;
     uint8_t *chunk; // the first chunk
-} world;
+} context;
 
-static int open_world(void **state) {
-    world *w = calloc(1, sizeof *w);
+static int open_context(void **state) {
+    context *w = calloc(1, sizeof *w);
     char prefix[96];
     kin_err err;
     kin_model_spec spec = kin_model_spec_defaults();
@@ -74,8 +74,8 @@ static void remove_folder(const char *path) {
     rmdir(path);
 }
 
-static int close_world(void **state) {
-    world *w = *state;
+static int close_context(void **state) {
+    context *w = *state;
     kin_gguf_close(w->gguf);
     kin_manifest_fini(&w->manifest);
     remove_folder(w->folder);
@@ -87,7 +87,7 @@ static int close_world(void **state) {
 // ---- the model's files
 
 static int open_model(void *arg, kin_err *err) {
-    const world *w = arg;
+    const context *w = arg;
     kin_model model;
     kin_vocab *vocab;
     kin_str source;
@@ -103,7 +103,7 @@ static int open_bytes(void *arg, kin_err *err) {
     kin_gguf *gguf;
     uint8_t *bytes;
     size_t n;
-    const world *w = arg;
+    const context *w = arg;
     if (kin_whole_file_read(w->path[0], 64 << 20, &bytes, &n, err) != 0) return KIN_FAIL;
     uint64_t reach = 0;
     int rc = kin_header_measure(bytes, n, n, &reach, err) == KIN_HEADER_WHOLE ? 0 : KIN_FAIL;
@@ -120,7 +120,7 @@ static void opening_a_model(void **state) {
 // ---- the manifest
 
 static int make_manifest(void *arg, kin_err *err) {
-    const world *w = arg;
+    const context *w = arg;
     kin_manifest m, copy;
     kin_manifest_options o = kin_manifest_options_defaults();
     o.chunk_bytes = CHUNK;
@@ -134,7 +134,7 @@ static int make_manifest(void *arg, kin_err *err) {
 }
 
 static int parse_manifest(void *arg, kin_err *err) {
-    const world *w = arg;
+    const context *w = arg;
     kin_manifest m;
     size_t n = kin_manifest_bytes(&w->manifest);
     uint8_t *bytes = malloc(n);
@@ -147,7 +147,7 @@ static int parse_manifest(void *arg, kin_err *err) {
 }
 
 static int receive_manifest(void *arg, kin_err *err) {
-    const world *w = arg;
+    const context *w = arg;
     const kin_manifest *from = &w->manifest;
     const uint64_t sizes[] = {from->files[0].size, from->files[1].size};
     const char *names[] = {from->files[0].name, from->files[1].name};
@@ -168,7 +168,7 @@ static void manifests(void **state) {
 // ---- a device's chunks of a model, and its store
 
 static int list_chunks(void *arg, kin_err *err) {
-    const world *w = arg;
+    const context *w = arg;
     const kin_ranges_wanted wanted = {.layer_end = N_LAYER, .header = true, .embedding = true, .output = true};
     kin_range *ranges;
     uint32_t *chunks;
@@ -180,7 +180,7 @@ static int list_chunks(void *arg, kin_err *err) {
     return rc;
 }
 
-static int use_store(kin_store *store, const world *w, kin_err *err) {
+static int use_store(kin_store *store, const context *w, kin_err *err) {
     kin_chunk_bitmap bitmap;
     uint8_t back[64];
     size_t n = kin_manifest_chunk(&w->manifest, 0).bytes;
@@ -194,7 +194,7 @@ static int use_store(kin_store *store, const world *w, kin_err *err) {
 }
 
 static int fill_store(void *arg, kin_err *err) {
-    const world *w = arg;
+    const context *w = arg;
     kin_store *store;
     remove_folder(w->cache);
     if (kin_store_open(&store, w->cache, &w->manifest, KIN_STORE_FILL, err) != 0) return KIN_FAIL;
@@ -205,7 +205,7 @@ static int fill_store(void *arg, kin_err *err) {
 
 // Opens the store that the previous run made.
 static int open_again(void *arg, kin_err *err) {
-    const world *w = arg;
+    const context *w = arg;
     kin_manifest m;
     kin_store *store;
     int rc = kin_store_find_manifest(&m, w->cache, w->manifest.hash, err);
@@ -220,7 +220,7 @@ static int open_again(void *arg, kin_err *err) {
 }
 
 static int find_missing(void *arg, kin_err *err) {
-    const world *w = arg;
+    const context *w = arg;
     const kin_windows windows = {.n = 2, .at = {{.layer_begin = 0, .layer_end = 1}, {.layer_begin = 1, .layer_end = 2}}};
     kin_missing_chunks missing;
     kin_store *store;
@@ -272,5 +272,5 @@ int main(void) {
         cmocka_unit_test(stores_of_chunks),
         cmocka_unit_test(blocks_of_the_kv_cache),
     };
-    return cmocka_run_group_tests(tests, open_world, close_world);
+    return cmocka_run_group_tests(tests, open_context, close_context);
 }

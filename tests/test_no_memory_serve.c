@@ -178,9 +178,9 @@ static int take_error(const kin_api_error *api, kin_err *err) {
 
 static int parse_request(const asking *a, kin_request *request, kin_api_error *api) {
     const kin_request_defaults defaults = {.sampler = kin_sampler_options_defaults(), .n_predict = 7};
-    failing_spares_json = true;
+    failing_standby_json = true;
     json_t *body = kin_request_parse((kin_str){a->body, strlen(a->body)}, api), *translated = NULL;
-    failing_spares_json = false;
+    failing_standby_json = false;
     if (!body) return KIN_FAIL;
     if (a->translate) {
         int rc = a->translate(&translated, body, api);
@@ -230,12 +230,12 @@ static int tokenize(void *arg, kin_err *err) {
     int32_t *ids;
     int n;
     (void)arg;
-    failing_spares_json = true;
+    failing_standby_json = true;
     json_t *body = kin_request_parse((kin_str){"{\"content\":\"a b\",\"with_pieces\":true}", 36}, &api);
     if (!body || kin_tokenize_parse(&request, body, &api) != 0) return take_error(&api, err);
     kin_tokenize_fini(&request);
     body = kin_request_parse((kin_str){"{\"tokens\":[1,2,3]}", 18}, &api);
-    failing_spares_json = false;
+    failing_standby_json = false;
     if (!body || kin_detokenize_parse(&ids, &n, body, &api) != 0) return take_error(&api, err);
     free(ids);
     return 0;
@@ -337,9 +337,9 @@ static int read_stream(void *arg, kin_err *err) {
         "data: [DONE]\n\n";
     kin_chat_stream s = {0};
     (void)arg;
-    failing_spares_json = true;
+    failing_standby_json = true;
     int rc = kin_chat_stream_feed(&s, bytes, sizeof bytes - 1, err);
-    failing_spares_json = false;
+    failing_standby_json = false;
     if (rc == 0 && !s.is_whole) rc = kin_err_set(err, "it is not whole");
     kin_chat_stream_fini(&s);
     return rc;

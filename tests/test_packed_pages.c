@@ -56,7 +56,7 @@ static void neighbours_share_a_huge_page(void **state) {
         assert_int_equal(kin_packed_map(p, i, home + kin_packed_offset(p, i), &err), 0);
     }
     uint8_t *first = home + kin_packed_offset(p, 0), *border = home + 6 * MIB;
-    kin_pages_wish_huge(home + 2 * MIB, 12 * MIB);
+    kin_pages_advise_huge(home + 2 * MIB, 12 * MIB);
     assert_int_equal(kin_pages_fetch(home + 2 * MIB, 12 * MIB, true), 0);
     size_t huge = huge_bytes(border);
     munmap(home, 6 * MIB); // leaves only the huge page that both blocks share

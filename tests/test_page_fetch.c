@@ -23,7 +23,7 @@
 #include "pure/proto/swarm.h"
 #include "sys/completion.h"
 
-enum { N_NODES = 3, BYTES = 140000, PATIENCE_MS = 20000, COPY_PATIENCE_MS = 3000, MOST_TRICKLED = 1000 };
+enum { N_NODES = 3, BYTES = 140000, TIMEOUT_MS = 20000, COPY_TIMEOUT_MS = 3000, MOST_TRICKLED = 1000 };
 
 typedef struct node {
     kin_endpoint *endpoint;
@@ -106,7 +106,7 @@ static bool is_busy(void *user) {
 static void begin(void *arg) {
     node *n = arg;
     kin_page_fetch_options o = {.endpoint = n->endpoint, .dir = n->dir, .cap = 1 << 26, .is_busy = is_busy, .user = n};
-    o.copy_timeout_ms = COPY_PATIENCE_MS;
+    o.copy_timeout_ms = COPY_TIMEOUT_MS;
     kin_err err;
     if (kin_chunk_server_open(&n->server, kin_endpoint_loop(n->endpoint), NULL, &err) != 0 ||
         kin_chunk_server_give_pages(n->server, n->dir, &err) != 0 || kin_page_fetch_open(&n->fetch, &o, &err) != 0)
@@ -240,7 +240,7 @@ static void want_for(node *n, int to, int timeout_ms) {
 }
 
 static void want(node *n, int to) {
-    want_for(n, to, PATIENCE_MS);
+    want_for(n, to, TIMEOUT_MS);
 }
 
 // Expects n_here pages after wanting them. On a busy machine a fetch may take longer than its timeout, so it is repeated.
@@ -248,7 +248,7 @@ static void expect_here(node *n, int to, int n_here) {
     kin_time begun = kin_clock_now();
     do {
         want(n, to);
-    } while (count_here(n, to) < n_here && kin_clock_ms(begun, kin_clock_now()) < PATIENCE_MS);
+    } while (count_here(n, to) < n_here && kin_clock_ms(begun, kin_clock_now()) < TIMEOUT_MS);
     assert_int_equal(count_here(n, to), n_here);
 }
 
@@ -264,7 +264,7 @@ static void what_is_wanted_comes_from_whoever_has_it(void **state) {
     expect_here(&nodes[2], 50, 50); // also wants pages that are already here: the caller is to check first
 }
 
-static void who_is_not_there_is_passed_over(void **state) {
+static void a_device_that_is_not_there_is_passed_over(void **state) {
     (void)state;
     give(&nodes[0], 0, 5, BYTES);
     in_loop(&nodes[2], know_nobody, NULL);
@@ -272,7 +272,7 @@ static void who_is_not_there_is_passed_over(void **state) {
     expect_here(&nodes[2], 5, 5);
 }
 
-static void nobody_is_asked_who_is_forgotten(void **state) {
+static void a_forgotten_device_is_not_asked(void **state) {
     (void)state;
     give(&nodes[0], 0, 5, BYTES);
     want(&nodes[2], 5); // no peer is registered
@@ -285,7 +285,7 @@ static void nobody_is_asked_who_is_forgotten(void **state) {
 }
 
 // Many devices have come and gone.
-static void those_who_are_gone_take_no_place(void **state) {
+static void devices_that_are_gone_take_no_place(void **state) {
     static const bool yes = true, no = false;
     (void)state;
     give(&nodes[0], 0, 5, BYTES);
@@ -317,7 +317,7 @@ static void a_disk_that_cannot_be_written_is_told_once(void **state) {
     close(fd);
     give(&nodes[0], 0, 4, BYTES);
     in_loop(&nodes[2], know, &nodes[0]);
-    for (kin_time begun = kin_clock_now(); n_warnings == 0 && kin_clock_ms(begun, kin_clock_now()) < PATIENCE_MS;)
+    for (kin_time begun = kin_clock_now(); n_warnings == 0 && kin_clock_ms(begun, kin_clock_now()) < TIMEOUT_MS;)
         want(&nodes[2], 4);
     want(&nodes[2], 4);
     assert_int_equal(n_warnings, 1);
@@ -341,7 +341,7 @@ static void a_slow_peer_is_left(void **state) {
     in_loop(&nodes[2], know, &nodes[1]);
     want_for(&nodes[2], 5, 500);
     assert_int_equal(count_here(&nodes[2], 5), 0);
-    for (kin_time begun = kin_clock_now(); !is_over && kin_clock_ms(begun, kin_clock_now()) < PATIENCE_MS;) {
+    for (kin_time begun = kin_clock_now(); !is_over && kin_clock_ms(begun, kin_clock_now()) < TIMEOUT_MS;) {
         nanosleep(&(struct timespec){.tv_nsec = 1000000}, NULL);
         in_loop(&nodes[0], look, NULL);
     }
@@ -376,7 +376,7 @@ static void wait_for_copies(node *n, uint64_t n_copied, uint64_t n_left_out) {
     kin_time begun = kin_clock_now();
     do {
         in_loop(n, read_stats, NULL);
-        assert_true(kin_clock_ms(begun, kin_clock_now()) < PATIENCE_MS);
+        assert_true(kin_clock_ms(begun, kin_clock_now()) < TIMEOUT_MS);
         nanosleep(&(struct timespec){.tv_nsec = 1000000}, NULL);
     } while (stats.n_copied < n_copied || stats.n_left_out < n_left_out);
 }
@@ -418,7 +418,7 @@ static void a_copy_goes_on_after_what_was_wanted(void **state) {
         nanosleep(&(struct timespec){.tv_nsec = 3000000}, NULL); // a copy can start only while no pages are wanted
         want(&nodes[2], 1);
         in_loop(&nodes[2], read_stats, NULL);
-        assert_true(kin_clock_ms(begun, kin_clock_now()) < PATIENCE_MS);
+        assert_true(kin_clock_ms(begun, kin_clock_now()) < TIMEOUT_MS);
     } while (stats.n_copied < 5);
 }
 
@@ -475,9 +475,9 @@ static void names_are_told_from_hashes_of_models(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(what_is_wanted_comes_from_whoever_has_it, open_nodes, close_nodes),
-        cmocka_unit_test_setup_teardown(who_is_not_there_is_passed_over, open_nodes, close_nodes),
-        cmocka_unit_test_setup_teardown(nobody_is_asked_who_is_forgotten, open_nodes, close_nodes),
-        cmocka_unit_test_setup_teardown(those_who_are_gone_take_no_place, open_nodes, close_nodes),
+        cmocka_unit_test_setup_teardown(a_device_that_is_not_there_is_passed_over, open_nodes, close_nodes),
+        cmocka_unit_test_setup_teardown(a_forgotten_device_is_not_asked, open_nodes, close_nodes),
+        cmocka_unit_test_setup_teardown(devices_that_are_gone_take_no_place, open_nodes, close_nodes),
         cmocka_unit_test_setup_teardown(a_page_of_another_size_is_lacking, open_nodes, close_nodes),
         cmocka_unit_test_setup_teardown(a_disk_that_cannot_be_written_is_told_once, open_nodes, close_nodes),
         cmocka_unit_test_setup_teardown(a_slow_peer_is_left, open_nodes, close_nodes),

@@ -58,7 +58,7 @@ static void what_was_written_is_held(void **state) {
 }
 
 #ifdef __linux__
-static void what_nobody_touched_is_not_held(void **state) {
+static void untouched_pages_are_not_held(void **state) {
     (void)state;
     mapped m = open_mapped();
     assert_int_equal(ftruncate(m.fd, 0), 0);
@@ -74,7 +74,7 @@ static void what_nobody_touched_is_not_held(void **state) {
 static bool expect_faults_of_one_page(bool huge) {
     mapped m = open_mapped();
     bool gone = take_back(&m);
-    if (huge) kin_pages_wish_huge(m.at, N);
+    if (huge) kin_pages_advise_huge(m.at, N);
     if (gone) {
         kin_pages_read_around(m.at, N, false);
         const uint64_t before = kin_pages_faults(); // nothing else runs until the next count: a page of code may be on disk too
@@ -104,7 +104,7 @@ static void what_is_fetched_is_all_held(void **state) {
         mapped m = open_mapped();
         gone = take_back(&m) && gone;
         kin_pages_read_around(m.at, N, false);
-        bool wished = huge && kin_pages_wish_huge(m.at, N);
+        bool wished = huge && kin_pages_advise_huge(m.at, N);
         assert_int_equal(kin_pages_fetch(m.at + 100, N - 100, wished), 0);
         assert_true(kin_pages_held(m.at, N));
         close_mapped(&m);
@@ -132,7 +132,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(what_was_written_is_held),
 #ifdef __linux__
-        cmocka_unit_test(what_nobody_touched_is_not_held),
+        cmocka_unit_test(untouched_pages_are_not_held),
 #endif
         cmocka_unit_test(a_fault_reads_one_page_where_others_are_not_wanted),
         cmocka_unit_test(what_is_fetched_is_all_held),

@@ -63,21 +63,21 @@ static void penalties_add_up_and_their_largest_is_kept(void **state) {
 static void another_plan_must_win_by_a_twentieth_and_pay_for_its_deployment(void **state) {
     (void)state;
     kin_acceptance_cost faster = kin_acceptance_cost_of(94e3, 0), hardly = kin_acceptance_cost_of(95e3, 0);
-    assert_true(kin_acceptance_takes(&o, &faster, 100e3));
-    assert_false(kin_acceptance_takes(&o, &hardly, 100e3));
+    assert_true(kin_acceptance_accepts(&o, &faster, 100e3));
+    assert_false(kin_acceptance_accepts(&o, &hardly, 100e3));
     // A plan of half the time that takes 6 s to deploy is refused at first and accepted later.
     kin_acceptance_cost half = kin_acceptance_cost_of(50e3, kin_acceptance_penalty(&o, 6e6, true, 0));
-    assert_false(kin_acceptance_takes(&o, &half, 100e3));
+    assert_false(kin_acceptance_accepts(&o, &half, 100e3));
     half = kin_acceptance_cost_of(50e3, kin_acceptance_penalty(&o, 6e6, true, 90));
-    assert_true(kin_acceptance_takes(&o, &half, 100e3));
+    assert_true(kin_acceptance_accepts(&o, &half, 100e3));
     half = kin_acceptance_cost_of(50e3, INFINITY); // its weights cannot be fetched
-    assert_false(kin_acceptance_takes(&o, &half, 100e3));
+    assert_false(kin_acceptance_accepts(&o, &half, 100e3));
 }
 
-static void spares_use_who_is_idle_then_who_works_at_ten_times_the_price(void **state) {
+static void standby_plans_use_idle_devices_then_busy_ones_at_ten_times_the_price(void **state) {
     (void)state;
     const struct {
-        kin_acceptance_spare spare;
+        kin_acceptance_standby standby;
         double penalty;
     } cases[] = {
         {{.strict = true, .works = false}, 7},
@@ -87,7 +87,7 @@ static void spares_use_who_is_idle_then_who_works_at_ten_times_the_price(void **
         {{.strict = false, .works = true, .overlaps = true}, INFINITY},
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
-        double got = kin_acceptance_spare_penalty(&o, &cases[i].spare, 7);
+        double got = kin_acceptance_standby_penalty(&o, &cases[i].standby, 7);
         assert_true(isinf(cases[i].penalty) ? isinf(got) : got == cases[i].penalty);
     }
 }
@@ -99,7 +99,7 @@ int main(void) {
         cmocka_unit_test_setup(it_counts_for_more_while_nothing_serves, set_up),
         cmocka_unit_test_setup(penalties_add_up_and_their_largest_is_kept, set_up),
         cmocka_unit_test_setup(another_plan_must_win_by_a_twentieth_and_pay_for_its_deployment, set_up),
-        cmocka_unit_test_setup(spares_use_who_is_idle_then_who_works_at_ten_times_the_price, set_up),
+        cmocka_unit_test_setup(standby_plans_use_idle_devices_then_busy_ones_at_ten_times_the_price, set_up),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

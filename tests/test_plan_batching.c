@@ -31,15 +31,15 @@ static void make_ring(kin_facts *facts, kin_plan *plan, double memory, double rt
 
 enum { N_CACHED = 64 };
 
-static kin_batching choose_at(const kin_facts *facts, const kin_plan *plan, int n_texts, int n_cached, int most) {
+static kin_batching choose_at(const kin_facts *facts, const kin_plan *plan, int n_sequences, int n_cached, int most) {
     kin_batching b;
     kin_err err = {""};
-    if (kin_batching_choose(facts, plan, n_texts, n_cached, most, &b, &err) != 0) fail_msg("%s", err.text);
+    if (kin_batching_choose(facts, plan, n_sequences, n_cached, most, &b, &err) != 0) fail_msg("%s", err.text);
     return b;
 }
 
-static kin_batching choose(const kin_facts *facts, const kin_plan *plan, int n_texts, int most) {
-    return choose_at(facts, plan, n_texts, N_CACHED, most);
+static kin_batching choose(const kin_facts *facts, const kin_plan *plan, int n_sequences, int most) {
+    return choose_at(facts, plan, n_sequences, N_CACHED, most);
 }
 
 static void four_equal_devices_have_a_text_each(void **state) {
@@ -129,12 +129,12 @@ static void no_number_of_micro_batches_is_better_than_the_chosen_one(void **stat
         kin_err err;
         kin_random_facts(&facts, &rng, 5, 60);
         if (kin_plan_memsched(&facts, &options, &plan, NULL) != 0) continue;
-        int n_texts = 1 + kin_random_below(&rng, 64);
+        int n_sequences = 1 + kin_random_below(&rng, 64);
         kin_batching best;
-        if (kin_batching_choose(&facts, &plan, n_texts, N_CACHED, MOST, &best, &err) != 0) continue;
+        if (kin_batching_choose(&facts, &plan, n_sequences, N_CACHED, MOST, &best, &err) != 0) continue;
         n_seen++;
         assert_true(best.n_batches >= 1 && best.n_batches <= MOST && best.rate > 0);
-        for (int most = 1; most < MOST; most++) assert_true(choose(&facts, &plan, n_texts, most).rate < 1.03 * best.rate);
+        for (int most = 1; most < MOST; most++) assert_true(choose(&facts, &plan, n_sequences, most).rate < 1.03 * best.rate);
     }
     assert_true(n_seen > N / 4);
 }

@@ -166,7 +166,7 @@ static void a_head_with_nonsense_is_an_error_with_its_reason(void **state) {
     }
 }
 
-static void a_device_that_nobody_reaches_is_refused(void **state) {
+static void an_unreachable_device_is_refused(void **state) {
     (void)state;
     const double bad[] = {0, -1, NAN, INFINITY};
     char reasons[KIN_FACTS_MAX_DEVICES][KIN_FACTS_MAX_REASON];
@@ -386,7 +386,7 @@ static void a_disk_is_corrected_by_its_rate_or_with_experts_by_its_time(void **s
     assert_true(c.devices[0].disk == 1.5);
 }
 
-static void who_streams_more_than_it_should_has_less_memory(void **state) {
+static void a_device_that_streams_more_than_it_should_has_less_memory(void **state) {
     (void)state;
     kin_plan_options options = kin_plan_options_defaults();
     kin_facts truth, facts;
@@ -459,8 +459,8 @@ static void hops_that_wait_do_not_make_the_bytes_of_many_tokens_slower(void **st
     now = facts;
     kin_corrections_apply(&c, &now);
     for (int n = 1; n <= 16; n *= 16) {
-        assert_int_equal(kin_latency_texts(&truth, &ring, n, 8, &real, &err), 0);
-        assert_int_equal(kin_latency_texts(&now, &ring, n, 8, &corrected, &err), 0);
+        assert_int_equal(kin_latency_sequences(&truth, &ring, n, 8, &real, &err), 0);
+        assert_int_equal(kin_latency_sequences(&now, &ring, n, 8, &corrected, &err), 0);
         assert_true(fabs(corrected.hops_s / real.hops_s - 1) < 1e-6);
     }
 }
@@ -489,14 +489,14 @@ int main(void) {
         cmocka_unit_test(a_gpu_that_cannot_multiply_the_weights_is_left_out_and_its_device_is_not),
         cmocka_unit_test(nonsense_is_refused_and_the_others_are_planned),
         cmocka_unit_test(a_head_with_nonsense_is_an_error_with_its_reason),
-        cmocka_unit_test(a_device_that_nobody_reaches_is_refused),
+        cmocka_unit_test(an_unreachable_device_is_refused),
         cmocka_unit_test(a_model_that_cannot_be_is_an_error),
         cmocka_unit_test(a_type_without_a_rate_counts_as_other),
         cmocka_unit_test(a_worker_needs_no_rate_for_the_output),
         cmocka_unit_test(any_numbers_at_all_are_refused_or_planned),
         cmocka_unit_test(a_ring_corrects_only_links_between_its_devices),
         cmocka_unit_test(hops_that_wait_do_not_make_the_bytes_of_many_tokens_slower),
-        cmocka_unit_test(who_streams_more_than_it_should_has_less_memory),
+        cmocka_unit_test(a_device_that_streams_more_than_it_should_has_less_memory),
         cmocka_unit_test(running_corrections_find_the_true_facts),
         cmocka_unit_test(an_engine_is_corrected_by_what_it_did),
         cmocka_unit_test(what_is_not_known_corrects_nothing_and_nonsense_little),

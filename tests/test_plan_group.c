@@ -203,7 +203,7 @@ static void slices_stream_as_a_model_of_slices_would(void **state) {
 // In a group both disks read a layer at the same time; in a ring a disk reads ahead only as far as its buffers allow.
 static void disks_that_read_at_once_make_a_group(void **state) {
     (void)state;
-    char text[KIN_GROUP_SAY_MAX];
+    char text[KIN_GROUP_EXPLAIN_MAX];
     use_blocks(2, 2e-3, 1e9, 3e8); // memory for half of the weights
     kin_prediction ring = ring_of(&f);
     search(ring.tpot_s, 0);
@@ -215,7 +215,7 @@ static void disks_that_read_at_once_make_a_group(void **state) {
     assert_true(load_s > 3 && found.prediction.tpot_s >= load_s && found.prediction.tpot_s < 1.15 * load_s);
     assert_true(fabs(found.prediction.devices[0].load_s - load_s) < 1e-12);
     assert_true(found.n_streamed[0] > 14 && found.n_streamed[0] < 20);
-    kin_grouped_say(&f, &found, &ring, text, sizeof text);
+    kin_grouped_explain(&f, &found, &ring, text, sizeof text);
     assert_non_null(strstr(text, "a group is faster: b + a share 32 layers, 1"));
     assert_non_null(strstr(text, " of them from disk, 2 x 32 sums of 1."));
     assert_non_null(strstr(text, " ms of computing and "));
@@ -277,7 +277,7 @@ static void shares_follow_disks_where_they_are_the_limit(void **state) {
 }
 
 // Slices stream only from the prepacked cache.
-static void who_keeps_no_prepacked_weights_streams_no_slices(void **state) {
+static void a_device_without_prepacked_weights_streams_no_slices(void **state) {
     (void)state;
     use_blocks(2, 1e-4, 1e9, 3e8);
     f.devices[1].no_slices = true;
@@ -502,27 +502,27 @@ static void many_devices_are_planned_in_time(void **state) {
 
 static void what_cannot_be_is_said(void **state) {
     (void)state;
-    char text[KIN_GROUP_SAY_MAX];
+    char text[KIN_GROUP_EXPLAIN_MAX];
     kin_equal_devices(&f, 2, 1e-4);
     kin_prediction ring = ring_of(&f);
     search(ring.tpot_s, 0);
-    kin_grouped_say(&f, &found, &ring, text, sizeof text);
+    kin_grouped_explain(&f, &found, &ring, text, sizeof text);
     assert_non_null(strstr(text, "a group is faster: b + a share 32 layers, 2 x 32 sums of 0."));
     assert_non_null(strstr(text, "tensor parallelism gains"));
     f.model.share_heads = 1;
     search(ring.tpot_s, 0);
-    kin_grouped_say(&f, &found, &ring, text, sizeof text);
+    kin_grouped_explain(&f, &found, &ring, text, sizeof text);
     assert_string_equal(text, "no group: the model's layers do not divide into that many shares");
     kin_equal_devices(&f, 2, 5e-3);
     ring = ring_of(&f);
     search(ring.tpot_s, 0);
-    kin_grouped_say(&f, &found, &ring, text, sizeof text);
+    kin_grouped_explain(&f, &found, &ring, text, sizeof text);
     assert_non_null(strstr(text, "no group: b + a share 32 layers, 2 x 32 sums of 2."));
     kin_equal_devices(&f, 2, 1e-4);
     f.devices[1].memory_bytes = 4e6;
     f.devices[1].disk_bytes_s = 0;
     search(ring.tpot_s, 0);
-    kin_grouped_say(&f, &found, &ring, text, sizeof text);
+    kin_grouped_explain(&f, &found, &ring, text, sizeof text);
     assert_non_null(strstr(text, "does not fit"));
     kin_equal_devices(&f, 3, 1e-4);
     f.links[1][2].bytes_s = 0;
@@ -554,7 +554,7 @@ int main(void) {
         cmocka_unit_test(shares_follow_memory_where_it_is_short),
         cmocka_unit_test(shares_by_memory_keep_the_most_layers_inside_of_a_ring),
         cmocka_unit_test(shares_follow_disks_where_they_are_the_limit),
-        cmocka_unit_test(who_keeps_no_prepacked_weights_streams_no_slices),
+        cmocka_unit_test(a_device_without_prepacked_weights_streams_no_slices),
         cmocka_unit_test(a_group_that_streams_may_be_a_part_of_a_ring),
         cmocka_unit_test(the_closed_form_of_groups_is_close_to_their_timeline),
         cmocka_unit_test(a_pair_far_from_the_head_is_a_group_in_its_ring),

@@ -498,9 +498,10 @@ static void a_weight_type_has_a_factor_of_its_own(void **state) {
     facts.model.output_bytes[KIN_QUANT_Q4_K] = facts.model.output_flops[KIN_QUANT_Q4_K] = 0;
     facts.devices[0].cpu.batch_factor[1][KIN_QUANT_OTHER] = 0.6;
     facts.devices[0].cpu.batch_factor[1][KIN_QUANT_Q6_K] = 0.95;
-    assert_int_equal(kin_latency_texts(&facts, &plan, 4, 0, &p, NULL), 0);
+    assert_int_equal(kin_latency_sequences(&facts, &plan, 4, 0, &p, NULL), 0);
     assert_close(p.tpot_s, (10 * 0.6 + 0.95) * 0.014);
-    assert_int_equal(kin_latency_texts(&facts, &plan, 3, 0, &p, NULL), 0); // interpolated between two rows (factor 1) and four
+    assert_int_equal(kin_latency_sequences(&facts, &plan, 3, 0, &p, NULL),
+                     0); // interpolated between two rows (factor 1) and four
     double part = log2(3) - 1;
     assert_close(p.tpot_s, (10 * (1 - 0.4 * part) + 1 - 0.05 * part) * 0.013);
 }
@@ -522,8 +523,8 @@ static void keys_and_values_are_read_once_for_a_group_s_heads_and_a_batch_s_rows
     assert_int_equal(kin_latency_pass(&facts, &plan, 5, 10000, 0, &p, NULL), 0);
     assert_close(p.tpot_s, 10 * (0.015 + hypot(10004 * 0.2e-6, 5 * 10002 * 0.4e-6)));
     kin_prediction none;
-    assert_int_equal(kin_latency_texts(&facts, &plan, 5, 0, &none, NULL), 0); // but each sequence reads its own cells
-    assert_int_equal(kin_latency_texts(&facts, &plan, 5, 10000, &p, NULL), 0);
+    assert_int_equal(kin_latency_sequences(&facts, &plan, 5, 0, &none, NULL), 0); // but each sequence reads its own cells
+    assert_int_equal(kin_latency_sequences(&facts, &plan, 5, 10000, &p, NULL), 0);
     assert_close(p.tpot_s - none.tpot_s, 10 * hypot(5 * 10000 * 0.2e-6, 5 * 10000 * 0.4e-6));
     facts.devices[0].cpu.kv_bytes_s = 0; // each head and each row reads separately, at 10 GB/s
     assert_int_equal(kin_latency_pass(&facts, &plan, 5, 10000, 0, &p, NULL), 0);

@@ -85,7 +85,7 @@ static void the_replica_reads_its_own_disk_and_the_others_what_moved(void **stat
     kin_facts f = three();
     kin_plan plan = plan_of(2, 3, 3), without = plan_of(3, 0, 5); // 0-2 | 3-5 | 6-7 -> 0-4 | 5-7
     kin_loss l = lose(&f, &plan, &without, FIRST);
-    assert_int_equal(l.way, KIN_LOSS_PAGES);
+    assert_int_equal(l.recovery, KIN_LOSS_PAGES);
     assert_int_equal(l.replica, SECOND);
     assert_int_equal(l.n_computed, N_CACHED % 64);
     // The second device has copies of layers 0 to 2; the head fetches layer 5 from it.
@@ -105,13 +105,13 @@ static void of_the_last_device_the_head_has_copies(void **state) {
     near(l.pages_s, 4 * 0.01 + 3 * 16 * 64 * 1000.0 / 1e6 + 4 * 0.01 + reading(16, 6) + pass(&f, &without, 7, 1024));
 }
 
-static void all_is_computed_where_nobody_has_pages(void **state) {
+static void all_is_computed_where_no_device_has_pages(void **state) {
     (void)state;
     kin_facts f = three();
     kin_plan plan = plan_of(2, 3, 3), without = plan_of(3, 0, 5);
     f.devices[SECOND].os = KIN_OS_BROWSER;
     kin_loss l = lose(&f, &plan, &without, FIRST);
-    assert_int_equal(l.way, KIN_LOSS_COMPUTED);
+    assert_int_equal(l.recovery, KIN_LOSS_COMPUTED);
     assert_int_equal(l.n_computed, N_CACHED);
     assert_true(l.pages_s == 0);
     double ttft_s;
@@ -133,7 +133,7 @@ static void the_lost_layers_alone_are_computed_where_the_others_have_pages(void 
         for (int k = 0; k < f.n_device; k++) f.links[i][k].bytes_s = 1e8;
     }
     kin_loss l = lose(&f, &plan, &without, FIRST);
-    assert_int_equal(l.way, KIN_LOSS_LAYERS);
+    assert_int_equal(l.recovery, KIN_LOSS_LAYERS);
     assert_int_equal(l.n_computed, N_CACHED % 64);
     kin_device_rates rates;
     kin_load lost = kin_load_of(3, 0);
@@ -154,7 +154,7 @@ static void all_else_is_computed_where_pages_are_slow(void **state) {
     for (int i = 0; i < f.n_device; i++) f.devices[i].cpu.read_bytes_s = 1e12;
     f.work.n_ctx = N_CACHED + 1;
     kin_loss l = lose(&f, &plan, &without, FIRST);
-    assert_int_equal(l.way, KIN_LOSS_COMPUTED);
+    assert_int_equal(l.recovery, KIN_LOSS_COMPUTED);
     assert_int_equal(l.n_computed, N_CACHED - 2 * 64);
     near(l.pause_s, KIN_LOSS_SWITCH_S + l.load_s + 0.01 + 2 * 64 * 50000.0 / 1e6 + 0.01 + 50 * reading(2, 5) + l.compute_s);
     assert_true(l.pages_s > l.compute_s);
@@ -181,7 +181,7 @@ static void a_short_text_has_no_page(void **state) {
     kin_plan plan = plan_of(2, 3, 3), without = plan_of(3, 0, 5);
     f.work.n_cached = 63;
     kin_loss l = lose(&f, &plan, &without, FIRST);
-    assert_int_equal(l.way, KIN_LOSS_COMPUTED);
+    assert_int_equal(l.recovery, KIN_LOSS_COMPUTED);
     assert_int_equal(l.n_computed, 63);
 }
 
@@ -193,7 +193,7 @@ static void layers_that_come_to_a_gpu_are_computed(void **state) {
     f.devices[HEAD].gpu = f.devices[HEAD].cpu;
     f.devices[HEAD].gpu_memory_bytes = f.devices[HEAD].gpu_copy_bytes_s = 1e9;
     without.shares[HEAD].n_layer_gpu = 1;
-    assert_int_equal(lose(&f, &plan, &without, FIRST).way, KIN_LOSS_COMPUTED);
+    assert_int_equal(lose(&f, &plan, &without, FIRST).recovery, KIN_LOSS_COMPUTED);
 }
 
 // All downloads together are limited by the head's own link.
@@ -253,7 +253,7 @@ static void of_a_group_all_is_computed_and_whole_layers_are_read(void **state) {
     shared.groups = (kin_grouping){1, {{2, {FIRST, SECOND}, {1, 1}}}};
     f.model.share_heads = f.model.share_ff = 2;
     kin_loss l = lose_grouped(&f, &shared, &plan, FIRST);
-    assert_int_equal(l.way, KIN_LOSS_COMPUTED);
+    assert_int_equal(l.recovery, KIN_LOSS_COMPUTED);
     assert_int_equal(l.n_computed, N_CACHED);
     assert_true(l.pages_s == 0 && l.layers_s == 0);
     near(l.load_s, 6e6 / 4e6);
@@ -279,7 +279,7 @@ static void groups_that_stay_have_their_pages(void **state) {
     without.shares[HEAD].n_layer = without.shares[THIRD].n_layer = 4;
     plan.groups = without.groups = pair;
     kin_loss l = lose_grouped(&f, &plan, &without, SECOND);
-    assert_int_equal(l.way, KIN_LOSS_PAGES);
+    assert_int_equal(l.recovery, KIN_LOSS_PAGES);
     assert_int_equal(l.replica, HEAD);
     assert_int_equal(kin_grouping_apply(&f, &pair, &with, &err), 0);
     near(l.pause_s, lose(&with, &plan, &without, SECOND).pause_s);
@@ -287,17 +287,17 @@ static void groups_that_stay_have_their_pages(void **state) {
     plan.groups = uneven;
     l = lose_grouped(&f, &plan, &without, SECOND);
     plan.groups = pair;
-    assert_int_equal(l.way, KIN_LOSS_COMPUTED); // the shares differ
-    f.devices[SECOND].os = KIN_OS_BROWSER;      // no device has pages of its layers, and a group logs no hidden states
+    assert_int_equal(l.recovery, KIN_LOSS_COMPUTED); // the shares differ
+    f.devices[SECOND].os = KIN_OS_BROWSER;           // no device has pages of its layers, and a group logs no hidden states
     l = lose_grouped(&f, &plan, &without, SECOND);
-    assert_true(l.way == KIN_LOSS_COMPUTED && l.layers_s == 0);
+    assert_true(l.recovery == KIN_LOSS_COMPUTED && l.layers_s == 0);
 }
 
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(the_replica_reads_its_own_disk_and_the_others_what_moved),
         cmocka_unit_test(of_the_last_device_the_head_has_copies),
-        cmocka_unit_test(all_is_computed_where_nobody_has_pages),
+        cmocka_unit_test(all_is_computed_where_no_device_has_pages),
         cmocka_unit_test(the_lost_layers_alone_are_computed_where_the_others_have_pages),
         cmocka_unit_test(all_else_is_computed_where_pages_are_slow),
         cmocka_unit_test(the_tail_is_computed_in_chunks),

@@ -93,7 +93,7 @@ static void the_answer_is_the_schedulers_plan(void **state) {
     kin_planner_close(p);
 }
 
-static void alone_there_is_no_plan_until_somebody_has_joined(void **state) {
+static void without_devices_there_is_no_plan_until_one_has_joined(void **state) {
     (void)state;
     static kin_planner_question alone, both;
     kin_plan ring;
@@ -167,7 +167,7 @@ static void by_the_thesis_fetching_counts_against_a_better_plan(void **state) {
     assert_non_null(strstr(err.text, "must be margin or thesis"));
 }
 
-static void who_has_no_layers_is_told_why(void **state) {
+static void a_device_without_layers_is_told_why(void **state) {
     (void)state;
     static kin_planner_question a;
     kin_plan ring;
@@ -193,7 +193,7 @@ static void who_has_no_layers_is_told_why(void **state) {
     kin_planner_close(p);
 }
 
-static void what_if_a_device_left_is_the_plan_of_those_who_stay_and_changes_nothing(void **state) {
+static void what_if_a_device_left_is_the_plan_of_the_rest_and_changes_nothing(void **state) {
     (void)state;
     static const char *const plans[] = {"auto", "even"};
     for (int i = 0; i < 2; i++) {
@@ -257,7 +257,7 @@ static void without_a_member_the_others_keep_their_places(void **state) {
 }
 
 // A device is lost while another order of the ring is prepared: the remaining one keeps its present place.
-static void what_is_proposed_gives_nobody_a_place(void **state) {
+static void a_proposal_gives_no_device_a_place(void **state) {
     (void)state;
     static kin_planner_question both, less;
     kin_plan ring, proposed, then;
@@ -313,7 +313,7 @@ static void what_was_measured_corrects_the_expectation_and_follows_its_device(vo
     assert_true(kin_planner_expects(p, &e));
     assert_true(e.before.tpot_s == e.corrected.tpot_s);
     measured_of(p, &all, 2, 1.5, &m);
-    kin_planner_take_measured(p, &m);
+    kin_planner_add_measured(p, &m);
     assert_true(kin_planner_expects(p, &e));
     assert_true(e.corrected.devices[2].compute_s > 1.4 * e.before.devices[2].compute_s);
     assert_true(e.corrected.devices[1].compute_s == e.before.devices[1].compute_s);
@@ -332,9 +332,9 @@ static void it_wants_to_be_asked_again_only_if_another_plan_would_win(void **sta
     kin_planner *p = open_planner("auto", "exact");
     answer_to(p, &a, &first);
     measured_of(p, &a, 1, 1.001, &m);
-    assert_false(kin_planner_take_measured(p, &m));
+    assert_false(kin_planner_add_measured(p, &m));
     measured_of(p, &a, 1, 9, &m); // the host PC is busy with something else
-    assert_true(kin_planner_take_measured(p, &m));
+    assert_true(kin_planner_add_measured(p, &m));
     answer_to(p, &a, &second);
     assert_true(layers_of(&second, &a, 1) < layers_of(&first, &a, 1));
     kin_planner_close(p);
@@ -356,7 +356,7 @@ static void hops_that_are_slow_do_not_ask_for_an_order_that_does_not_come(void *
     kin_expectation e;
     assert_true(kin_planner_expects(p, &e));
     const kin_planner_measured m = {.n = 1, .ids = {{{1}}}, .members = {{.hop_s = 10 * e.before.hops_s}}};
-    assert_false(kin_planner_take_measured(p, &m));
+    assert_false(kin_planner_add_measured(p, &m));
     answer_to(p, &a, &second);
     assert_true(kin_plan_is_same(&first, &second));
     kin_planner_close(p);
@@ -380,7 +380,7 @@ static void where_hops_turn_out_to_be_slow_the_head_goes_on_alone(void **state) 
     assert_int_equal(first.n_stops, 3);
     assert_true(kin_planner_expects(p, &e));
     const kin_planner_measured m = {.n = 1, .ids = {{{1}}}, .members = {{.hop_s = 10 * e.before.hops_s}}};
-    assert_true(kin_planner_take_measured(p, &m));
+    assert_true(kin_planner_add_measured(p, &m));
     answer_to(p, &a, &second);
     assert_int_equal(second.n_stops, 1);
     kin_planner_close(p);
@@ -397,7 +397,7 @@ static void tokens_as_predicted_never_ask_again(void **state) {
     answer_to(p, &a, &ring);
     for (int who = 0; who < 4; who++) {
         measured_of(p, &a, who, 1, &m);
-        assert_false(kin_planner_take_measured(p, &m));
+        assert_false(kin_planner_add_measured(p, &m));
     }
     kin_planner_close(p);
 }
@@ -435,7 +435,7 @@ static void measure_home(moody_home *h) {
         int n = layers_of(&h->ring, &h->a, who);
         if (n == 0) continue;
         measured_of(h->planner, &h->a, who, who == h->who && 3 * n > cluster.model.n_layer ? h->slow : 1, &m);
-        asks = kin_planner_take_measured(h->planner, &m) || asks;
+        asks = kin_planner_add_measured(h->planner, &m) || asks;
     }
     if (!asks) return;
     kin_plan before = h->ring;
@@ -529,14 +529,14 @@ static void a_better_plan_counts_when_it_is_in_force(void **state) {
     assert_false(kin_planner_expects(p, &before));
     kin_planner_in_force(p, 3);
     measured_of(p, &a, 1, 9, &m);
-    assert_true(kin_planner_take_measured(p, &m));
+    assert_true(kin_planner_add_measured(p, &m));
     assert_true(kin_planner_expects(p, &before));
     a.number = 4;
     answer_to(p, &a, &second);
     assert_true(layers_of(&second, &a, 1) < layers_of(&first, &a, 1));
     assert_int_equal(layers_in_force(p, 1), layers_of(&first, &a, 1));
     measured_of(p, &a, 1, 9.1, &m); // from the active ring
-    assert_false(kin_planner_take_measured(p, &m));
+    assert_false(kin_planner_add_measured(p, &m));
     assert_true(kin_planner_expects(p, &then));
     assert_true(fabs(then.corrected.tpot_s - before.corrected.tpot_s) < 0.02 * before.corrected.tpot_s);
     a.number = 5;
@@ -559,13 +559,13 @@ static void what_is_measured_deep_in_the_cache_is_held_against_that_depth(void *
     kin_paper_facts(&cluster, KIN_PAPER_A4, KIN_PAPER_8B, 0);
     cluster.devices[0].cpu.read_bytes_s = 1e8; // so that attention counts
     kin_planner *p = open_planner("auto", "exact");
-    assert_int_equal(kin_planner_set_alone(p, &cluster.devices[0], 0, &err), 0);
+    assert_int_equal(kin_planner_set_standalone(p, &cluster.devices[0], 0, &err), 0);
     assert_true(kin_planner_last(p, &facts, &plan));
     facts.work.n_cached = 3000;
     assert_int_equal(kin_timeline_predict(&facts, &plan, &deep, &err), 0);
     kin_planner_measured m = {
         .n = 1, .n_cached = 3000, .members = {{.compute_s = deep.devices[0].compute_s + deep.devices[0].windows_s}}};
-    kin_planner_take_measured(p, &m);
+    kin_planner_add_measured(p, &m);
     assert_true(kin_planner_expects(p, &e));
     assert_true(fabs(e.corrected.tpot_s - e.before.tpot_s) < 1e-6 * e.before.tpot_s);
     kin_planner_close(p);
@@ -583,7 +583,7 @@ static void texts_are_divided_by_the_tokens_that_they_have_and_by_what_was_measu
     kin_planner *p = open_planner("auto", "exact");
     assert_false(kin_planner_batching(p, 4, -1, 16, &share)); // there is no plan yet
     assert_int_equal(kin_planner_chunk_worth(p), 0);
-    assert_int_equal(kin_planner_set_alone(p, &cluster.devices[0], 0, &err), 0);
+    assert_int_equal(kin_planner_set_standalone(p, &cluster.devices[0], 0, &err), 0);
     assert_true(kin_planner_batching(p, 4, -1, 16, &share) && kin_planner_batching(p, 4, 200, 16, &same));
     assert_true(share.rate == same.rate);
     assert_int_equal(kin_planner_chunk_worth(p), KIN_PROMPT_CHUNK_LEAST); // nothing is streamed
@@ -591,7 +591,7 @@ static void texts_are_divided_by_the_tokens_that_they_have_and_by_what_was_measu
     assert_true(deep.rate < share.rate);
     assert_true(kin_planner_last(p, &facts, &plan));
     assert_int_equal(kin_timeline_predict(&facts, &plan, &now, &err), 0);
-    kin_planner_take_measured(p, &(kin_planner_measured){.n = 1, .members = {{.compute_s = 2 * now.compute_s}}});
+    kin_planner_add_measured(p, &(kin_planner_measured){.n = 1, .members = {{.compute_s = 2 * now.compute_s}}});
     assert_true(kin_planner_batching(p, 4, 200, 16, &slow) && slow.rate < 0.95 * share.rate);
     assert_true(kin_planner_batching(p, 1, 800, 16, &slow));
     assert_true(fabs(slow.rate * now.tpot_s - 0.5) < 0.05);
@@ -648,12 +648,12 @@ static void links_that_are_measured_late_complete_the_prediction(void **state) {
     assert_false(kin_planner_expects(q, &late));
     kin_planner_measured m = {.n = 3, .facts = &by_now};
     for (int i = 0; i < 3; i++) m.ids[i] = whole.ids[order[i]];
-    assert_false(kin_planner_take_measured(q, &m)); // still not known
+    assert_false(kin_planner_add_measured(q, &m)); // still not known
     assert_false(kin_planner_expects(q, &late));
     for (int i = 0; i < 3; i++) {
         for (int k = 0; k < 3; k++) by_now.links[i][k] = whole.facts.links[order[i]][order[k]];
     }
-    assert_false(kin_planner_take_measured(q, &m));
+    assert_false(kin_planner_add_measured(q, &m));
     assert_true(kin_planner_expects(q, &late));
     assert_true(late.before.tpot_s == known.before.tpot_s);
     kin_planner_close(p);
@@ -682,15 +682,15 @@ static void a_machine_alone_has_an_expectation(void **state) {
     kin_paper_facts(&cluster, KIN_PAPER_A4, KIN_PAPER_8B, 0);
     kin_planner *p = open_planner("auto", "exact");
     assert_false(kin_planner_expects(p, &e));
-    assert_int_equal(kin_planner_set_alone(p, &cluster.devices[0], 4, &err), 0);
+    assert_int_equal(kin_planner_set_standalone(p, &cluster.devices[0], 4, &err), 0);
     assert_true(kin_planner_expects(p, &e));
     double before = e.before.tpot_s;
     kin_planner_measured m = {.n = 1, .members = {{.compute_s = 2 * before}}};
-    assert_false(kin_planner_take_measured(p, &m));
+    assert_false(kin_planner_add_measured(p, &m));
     assert_true(kin_planner_expects(p, &e));
     assert_true(fabs(e.corrected.tpot_s - 2 * before) < 0.01 * before);
     kin_device_facts nothing = {0};
-    assert_int_equal(kin_planner_set_alone(p, &nothing, 0, &err), KIN_FAIL);
+    assert_int_equal(kin_planner_set_standalone(p, &nothing, 0, &err), KIN_FAIL);
     assert_false(kin_planner_expects(p, &e));
     kin_planner_close(p);
 }
@@ -832,7 +832,7 @@ static void what_tokens_of_a_group_took_corrects_its_sums(void **state) {
     assert_true(kin_planner_expects(p, &e));
     double before_s = e.before.tpot_s;
     kin_planner_measured m = measured_tokens(&a, e.before.compute_s * 1.1);
-    assert_false(kin_planner_take_measured(p, &m));
+    assert_false(kin_planner_add_measured(p, &m));
     assert_true(kin_planner_expects(p, &e));
     assert_true(fabs(e.before.tpot_s - before_s) < 1e-9);
     assert_true(fabs(e.corrected.tpot_s - before_s - 0.1 * e.before.compute_s) < 1e-6);
@@ -841,7 +841,7 @@ static void what_tokens_of_a_group_took_corrects_its_sums(void **state) {
     assert_int_equal(ring.groups.groups[0].n, 2);
     // Sums are so slow that the ring is better by far: the planner asks for it.
     m = measured_tokens(&a, e.before.compute_s * 2.5);
-    assert_true(kin_planner_take_measured(p, &m));
+    assert_true(kin_planner_add_measured(p, &m));
     answer_to(p, &a, &ring);
     assert_int_equal(ring.groups.n, 0);
     kin_planner_close(p);
@@ -866,7 +866,7 @@ static void a_group_that_streams_corrects_its_disks_and_not_its_sums(void **stat
         m.members[i].disk_bytes = before.devices[i].streamed_bytes;
         m.members[i].disk_s = (i == 0 ? 1 : 2) * before.devices[i].own_load_s;
     }
-    kin_planner_take_measured(p, &m);
+    kin_planner_add_measured(p, &m);
     assert_true(kin_planner_expects(p, &e));
     assert_true(fabs(e.corrected.sums_s - before.sums_s) < 1e-9);
     assert_true(fabs(e.corrected.devices[0].own_load_s / before.devices[0].own_load_s - 1) < 1e-6);
@@ -935,15 +935,15 @@ static void names_that_are_none_are_said(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup(the_answer_is_the_schedulers_plan, setup),
-        cmocka_unit_test_setup(alone_there_is_no_plan_until_somebody_has_joined, setup),
+        cmocka_unit_test_setup(without_devices_there_is_no_plan_until_one_has_joined, setup),
         cmocka_unit_test_setup(a_head_that_begins_alone_has_a_plan_at_once, setup),
         cmocka_unit_test_setup(a_little_better_changes_nothing_and_much_better_does, setup),
         cmocka_unit_test_setup(by_the_thesis_fetching_counts_against_a_better_plan, setup),
-        cmocka_unit_test_setup(who_has_no_layers_is_told_why, setup),
-        cmocka_unit_test_setup(what_if_a_device_left_is_the_plan_of_those_who_stay_and_changes_nothing, setup),
+        cmocka_unit_test_setup(a_device_without_layers_is_told_why, setup),
+        cmocka_unit_test_setup(what_if_a_device_left_is_the_plan_of_the_rest_and_changes_nothing, setup),
         cmocka_unit_test_setup(without_a_member_there_is_another_plan, setup),
         cmocka_unit_test_setup(without_a_member_the_others_keep_their_places, setup),
-        cmocka_unit_test_setup(what_is_proposed_gives_nobody_a_place, setup),
+        cmocka_unit_test_setup(a_proposal_gives_no_device_a_place, setup),
         cmocka_unit_test_setup(what_was_measured_corrects_the_expectation_and_follows_its_device, setup),
         cmocka_unit_test_setup(it_wants_to_be_asked_again_only_if_another_plan_would_win, setup),
         cmocka_unit_test_setup(hops_that_are_slow_do_not_ask_for_an_order_that_does_not_come, setup),

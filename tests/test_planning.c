@@ -12,12 +12,12 @@
 
 #include "cluster/planning.h"
 
-// A planner whose calls wait until they are released: call i (from 1) until n_let_go >= i.
+// A planner whose calls wait until they are released: call i (from 1) until n_released >= i.
 typedef struct bench {
     kin_planning *planning;
     pthread_mutex_t mutex;
     pthread_cond_t changed;
-    int n_begun, n_let_go, n_done;
+    int n_begun, n_released, n_done;
     char log[256];
 } bench;
 
@@ -39,7 +39,7 @@ static void pass(bench *b, const char *what) {
     int n = ++b->n_begun;
     snprintf(b->log + strlen(b->log), sizeof b->log - strlen(b->log), "%s ", what);
     pthread_cond_broadcast(&b->changed);
-    while (b->n_let_go < n) pthread_cond_wait(&b->changed, &b->mutex);
+    while (b->n_released < n) pthread_cond_wait(&b->changed, &b->mutex);
     pthread_mutex_unlock(&b->mutex);
 }
 
@@ -84,7 +84,7 @@ static void open_bench(bench *b) {
     kin_err err;
     *b = (bench){.mutex = PTHREAD_MUTEX_INITIALIZER, .changed = PTHREAD_COND_INITIALIZER};
     kin_planning_options o = {.planner = (kin_planner *)b,
-                              .calls = {.ask = plan, .without = without, .take_measured = measured},
+                              .calls = {.ask = plan, .without = without, .add_measured = measured},
                               .done = done,
                               .user = b};
     assert_int_equal(kin_planning_open(&b->planning, &o, &err), 0);
@@ -110,21 +110,21 @@ static void only_the_latest_question_is_thought_about(void **state) {
     bench b;
     static kin_planning_answer answer;
     open_bench(&b);
-    assert_false(kin_planning_take_answer(b.planning, &answer));
+    assert_false(kin_planning_pop_answer(b.planning, &answer));
     ask(&b, 1, "first", 0);
     wait_until(&b, &b.n_begun, 1);
     ask(&b, 2, "second", 0);
     ask(&b, 3, "third", 0);
-    raise_to(&b, &b.n_let_go, 1);
+    raise_to(&b, &b.n_released, 1);
     wait_until(&b, &b.n_done, 1);
-    assert_true(kin_planning_take_answer(b.planning, &answer));
+    assert_true(kin_planning_pop_answer(b.planning, &answer));
     assert_int_equal(answer.question, 1);
     assert_true(answer.has_plan && answer.plan.n_rounds == 1 && answer.n == 1 && answer.ids[0].bytes[0] == 1);
-    raise_to(&b, &b.n_let_go, 2);
+    raise_to(&b, &b.n_released, 2);
     wait_until(&b, &b.n_done, 2);
-    assert_true(kin_planning_take_answer(b.planning, &answer));
+    assert_true(kin_planning_pop_answer(b.planning, &answer));
     assert_int_equal(answer.question, 3);
-    assert_false(kin_planning_take_answer(b.planning, &answer)); // already taken
+    assert_false(kin_planning_pop_answer(b.planning, &answer)); // already taken
     assert_string_equal(b.log, "first third ");
     kin_planning_close(b.planning);
 }
@@ -143,42 +143,42 @@ static void reasons_come_after_the_last_answer(void **state) {
     kin_planning_ask(b.planning, &question);
     wait_until(&b, &b.n_begun, 1);
     question.number = 8;
-    kin_planning_ask_spares(b.planning, &question);
+    kin_planning_ask_standby(b.planning, &question);
     question.number = 7;
     kin_planning_ask(b.planning, &question);
-    raise_to(&b, &b.n_let_go, 2); // releases both answers
+    raise_to(&b, &b.n_released, 2); // releases both answers
     wait_until(&b, &b.n_done, 2);
-    assert_true(kin_planning_take_answer(b.planning, &answer));
-    assert_false(kin_planning_take_reasons(b.planning, &reasons));
-    raise_to(&b, &b.n_let_go, 6);
+    assert_true(kin_planning_pop_answer(b.planning, &answer));
+    assert_false(kin_planning_pop_reasons(b.planning, &reasons));
+    raise_to(&b, &b.n_released, 6);
     wait_until(&b, &b.n_done, 4);
     assert_string_equal(b.log, "head head why-a why-b without-a without-b ");
-    assert_true(kin_planning_take_reasons(b.planning, &reasons));
+    assert_true(kin_planning_pop_reasons(b.planning, &reasons));
     assert_true(reasons.question == 7 && reasons.n == 3 && reasons.ids[1].bytes[0] == 1);
     assert_string_equal(reasons.why[1], "");
     assert_string_equal(reasons.why[2], "it is slow");
-    assert_false(kin_planning_take_reasons(b.planning, &reasons)); // already taken
+    assert_false(kin_planning_pop_reasons(b.planning, &reasons)); // already taken
     kin_planning_close(b.planning);
 }
 
 static void plans_without_each_of_the_devices_come_after_everything_else(void **state) {
     (void)state;
     bench b;
-    static kin_planning_spares spares;
+    static kin_planning_standby spares;
     static kin_planner_question question;
     question = about_three(8);
     open_bench(&b);
     ask(&b, 1, "first", 0);
     wait_until(&b, &b.n_begun, 1);
-    kin_planning_ask_spares(b.planning, &question);
+    kin_planning_ask_standby(b.planning, &question);
     ask(&b, 2, "second", 0);
-    raise_to(&b, &b.n_let_go, 4);
+    raise_to(&b, &b.n_released, 4);
     wait_until(&b, &b.n_done, 3);
     assert_string_equal(b.log, "first second without-a without-b ");
-    assert_true(kin_planning_take_spares(b.planning, &spares));
+    assert_true(kin_planning_pop_standby(b.planning, &spares));
     assert_true(spares.number == 8 && spares.n == 3 && spares.ids[1].bytes[0] == 1);
     assert_true(spares.has[1] && !spares.has[2] && spares.plans[1].n_stops == 2);
-    assert_false(kin_planning_take_spares(b.planning, &spares)); // already taken
+    assert_false(kin_planning_pop_standby(b.planning, &spares)); // already taken
     kin_planning_close(b.planning);
 }
 
@@ -193,17 +193,17 @@ static void what_was_measured_comes_before_a_question(void **state) {
     ask(&b, 1, "first", 0);
     wait_until(&b, &b.n_begun, 1);
     ask(&b, 2, "second", 5);
-    kin_planning_tell(b.planning, 7, &(kin_planner_measured){.n_cached = 1, .facts = &facts});
+    kin_planning_add_measurement(b.planning, 7, &(kin_planner_measured){.n_cached = 1, .facts = &facts});
     facts.n_device = -1;
-    raise_to(&b, &b.n_let_go, 2);
+    raise_to(&b, &b.n_released, 2);
     wait_until(&b, &b.n_done, 2);
-    assert_true(kin_planning_take_round(b.planning, &round, &asks));
+    assert_true(kin_planning_pop_round(b.planning, &round, &asks));
     assert_int_equal(round, 7);
     assert_true(asks);
-    assert_false(kin_planning_take_round(b.planning, &round, &asks));
-    raise_to(&b, &b.n_let_go, 3);
+    assert_false(kin_planning_pop_round(b.planning, &round, &asks));
+    raise_to(&b, &b.n_released, 3);
     wait_until(&b, &b.n_done, 3);
-    assert_true(kin_planning_take_answer(b.planning, &answer));
+    assert_true(kin_planning_pop_answer(b.planning, &answer));
     assert_false(answer.has_plan);
     assert_string_equal(answer.why.text, "5 facts");
     assert_string_equal(b.log, "first measured-1-2 second ");
@@ -216,7 +216,7 @@ static void stopping_waits_for_what_runs_and_begins_nothing_more(void **state) {
     open_bench(&b);
     ask(&b, 1, "first", 0);
     wait_until(&b, &b.n_begun, 1);
-    raise_to(&b, &b.n_let_go, 1);
+    raise_to(&b, &b.n_released, 1);
     kin_planning_stop(b.planning);
     assert_string_equal(b.log, "first ");
     ask(&b, 2, "second", 0); // as a loop does that has not ended yet

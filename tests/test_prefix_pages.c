@@ -92,21 +92,21 @@ int EVP_Digest(const void *data, size_t n, unsigned char *hash, unsigned int *n_
 
 // ---- a ring whose members keep pages in DIR/0, DIR/1, ...; the head keeps the tokens in DIR/head
 
-typedef struct world {
+typedef struct context {
     kin_thread_ring *ring;
     kin_scheduler *s;
     kin_prefix_pages *pages;
     char dirs[KIN_THREAD_RING_MEMBERS][80];
-} world;
+} context;
 
 static bool is_one_disk; // all members use DIR/0
 static int n_rounds = 1, draft_least;
 
-static void open_world(world *w, int n_members, int n_ctx, bool has_pages) {
+static void open_context(context *w, int n_members, int n_ctx, bool has_pages) {
     kin_thread_ring_options o = {.n_members = n_members, .n_batch = N_BATCH, .n_ctx = n_ctx, .n_steps = n_members > 1 ? 8 : 1};
     char head[80];
     kin_err err;
-    *w = (world){0};
+    *w = (context){0};
     for (int i = 0; i < n_members; i++) {
         o.shares[i] = (kin_layer_share){N_LAYER / n_members / n_rounds, 0};
         snprintf(w->dirs[i], sizeof w->dirs[i], "%s/%d", root, is_one_disk ? 0 : i);
@@ -124,7 +124,7 @@ static void open_world(world *w, int n_members, int n_ctx, bool has_pages) {
 }
 
 // Closes the ring like a process that ends: everything in memory is lost.
-static void close_world(world *w) {
+static void close_context(context *w) {
     kin_err err;
     if (kin_scheduler_settle(w->s, &err) != 0) fail_msg("%s", err.text);
     kin_scheduler_close(w->s);
@@ -132,16 +132,16 @@ static void close_world(world *w) {
     kin_thread_ring_close(w->ring);
 }
 
-typedef struct text {
+typedef struct request {
     int32_t prompt[N_PROMPT];
     int n_prompt, n_made;
     uint64_t logits; // a hash of all its logits
     int n_cached, n_ended;
     kin_generation_end how;
-} text;
+} request;
 
 static int32_t next(void *user, float *logits) {
-    text *t = user;
+    request *t = user;
     int32_t best = 0;
     t->logits = kin_hash64(logits, N_VOCAB * sizeof *logits, t->logits);
     for (int32_t i = 1; i < N_VOCAB; i++) best = logits[i] > logits[best] ? i : best;
@@ -149,25 +149,25 @@ static int32_t next(void *user, float *logits) {
 }
 
 static void progress(void *user, int n_done, int n_cached) {
-    text *t = user;
+    request *t = user;
     assert_true(n_done >= n_cached);
     t->n_cached = n_cached;
 }
 
 static void ended(void *user, kin_generation_end how, const kin_err *why) {
-    text *t = user;
+    request *t = user;
     (void)why;
     t->n_ended++;
     t->how = how;
 }
 
-static text new_text(int seed, int n_prompt) {
-    text t = {.n_prompt = n_prompt};
+static request new_request(int seed, int n_prompt) {
+    request t = {.n_prompt = n_prompt};
     for (int i = 0; i < n_prompt; i++) t.prompt[i] = (seed * (i + 7) * 37 + i / 3) % N_VOCAB;
     return t;
 }
 
-static void submit(world *w, text *t, bool no_cache) {
+static void submit(context *w, request *t, bool no_cache) {
     kin_generation_options o = {.prompt = t->prompt,
                                 .n_prompt = t->n_prompt,
                                 .no_cache = no_cache,
@@ -180,7 +180,7 @@ static void submit(world *w, text *t, bool no_cache) {
     if (kin_scheduler_submit(w->s, &o, &g, &err) != 0) fail_msg("%s", err.text);
 }
 
-static void run(world *w) {
+static void run(context *w) {
     bool busy = true;
     kin_err err;
     while (busy) {
@@ -188,32 +188,32 @@ static void run(world *w) {
     }
 }
 
-static text run_one(int n_members, bool has_pages, int seed, int n_prompt) {
-    world w;
-    text t = new_text(seed, n_prompt);
-    open_world(&w, n_members, N_CTX, has_pages);
+static request run_one(int n_members, bool has_pages, int seed, int n_prompt) {
+    context w;
+    request t = new_request(seed, n_prompt);
+    open_context(&w, n_members, N_CTX, has_pages);
     submit(&w, &t, false);
     run(&w);
-    close_world(&w);
+    close_context(&w);
     assert_int_equal(t.how, KIN_GENERATION_DONE);
     return t;
 }
 
-static void expect_same(const text *got, const text *expected) {
+static void expect_same(const request *got, const request *expected) {
     assert_int_equal(got->n_ended, 1);
     assert_int_equal(got->n_made, expected->n_made);
     assert_int_equal(got->logits, expected->logits);
 }
 
-static void a_text_is_found_after_a_restart(void **state) {
+static void a_sequence_is_found_after_a_restart(void **state) {
     (void)state;
     const int n_members[] = {1, N};
     for (int i = 0; i < 2; i++) {
         remove_root(NULL);
-        text without = run_one(n_members[i], false, 1, N_PROMPT), first = run_one(n_members[i], true, 1, N_PROMPT);
+        request without = run_one(n_members[i], false, 1, N_PROMPT), first = run_one(n_members[i], true, 1, N_PROMPT);
         assert_int_equal(first.n_cached, 0);
         expect_same(&first, &without);
-        text again = run_one(n_members[i], true, 1, N_PROMPT);
+        request again = run_one(n_members[i], true, 1, N_PROMPT);
         assert_int_equal(again.n_cached, N_FULL * KIN_KV_CELLS);
         expect_same(&again, &without);
     }
@@ -223,12 +223,12 @@ static void a_text_is_found_after_a_restart(void **state) {
 static void what_cannot_be_named_is_kept_later(void **state) {
     (void)state;
     for (int n = 1; n <= N; n += N - 1) {
-        world w;
-        text t = new_text(1, N_PROMPT);
+        context w;
+        request t = new_request(1, N_PROMPT);
         kin_err err;
         bool busy = true;
         remove_root(NULL);
-        open_world(&w, n, N_CTX, true);
+        open_context(&w, n, N_CTX, true);
         submit(&w, &t, false);
         for (int i = 0; t.n_made == 0; i++) {
             n_hashes_fail = i < 2 ? 0 : 1000; // the first steps name the disks' folders, too
@@ -236,19 +236,19 @@ static void what_cannot_be_named_is_kept_later(void **state) {
         }
         n_hashes_fail = 0;
         run(&w);
-        close_world(&w);
-        text again = run_one(n, true, 1, N_PROMPT);
+        close_context(&w);
+        request again = run_one(n, true, 1, N_PROMPT);
         assert_int_equal(again.n_cached, N_FULL * KIN_KV_CELLS);
         expect_same(&again, &t);
     }
 }
 
 // Page requests go round the ring once, steps several times; a request must not overtake earlier steps.
-static void a_text_is_kept_and_found_in_a_ring_of_several_rounds(void **state) {
+static void a_sequence_is_kept_and_found_in_a_ring_of_several_rounds(void **state) {
     (void)state;
-    text without = run_one(N, false, 1, N_PROMPT);
+    request without = run_one(N, false, 1, N_PROMPT);
     n_rounds = 2;
-    text first = run_one(N, true, 1, N_PROMPT), again = run_one(N, true, 1, N_PROMPT);
+    request first = run_one(N, true, 1, N_PROMPT), again = run_one(N, true, 1, N_PROMPT);
     n_rounds = 1;
     expect_same(&first, &without);
     assert_int_equal(again.n_cached, N_FULL * KIN_KV_CELLS);
@@ -258,44 +258,44 @@ static void a_text_is_kept_and_found_in_a_ring_of_several_rounds(void **state) {
 // The last token must be computed because it gives the logits, so the last block is computed even if it is full.
 static void a_prompt_of_whole_blocks_computes_its_last_one(void **state) {
     (void)state;
-    text first = run_one(1, true, 1, 2 * KIN_KV_CELLS), again = run_one(1, true, 1, 2 * KIN_KV_CELLS);
+    request first = run_one(1, true, 1, 2 * KIN_KV_CELLS), again = run_one(1, true, 1, 2 * KIN_KV_CELLS);
     assert_int_equal(again.n_cached, KIN_KV_CELLS);
     expect_same(&again, &first);
 }
 
-static void a_text_with_another_beginning_is_not_found(void **state) {
+static void a_sequence_with_another_beginning_is_not_found(void **state) {
     (void)state;
     run_one(1, true, 1, N_PROMPT);
-    text t = new_text(1, N_PROMPT), without;
+    request t = new_request(1, N_PROMPT), without;
     t.prompt[0] = (t.prompt[0] + 1) % N_VOCAB;
-    world w;
+    context w;
     for (int k = 0; k < 2; k++) {
-        text copy = t;
-        open_world(&w, 1, N_CTX, k == 1);
+        request copy = t;
+        open_context(&w, 1, N_CTX, k == 1);
         submit(&w, &copy, false);
         run(&w);
-        close_world(&w);
+        close_context(&w);
         if (k == 0) without = copy;
         if (k == 1) assert_int_equal(copy.n_cached, 0);
         if (k == 1) expect_same(&copy, &without);
     }
 }
 
-static void a_text_that_must_not_be_cached_is_neither_kept_nor_found(void **state) {
+static void a_sequence_that_must_not_be_cached_is_neither_kept_nor_found(void **state) {
     (void)state;
-    world w;
-    text t = new_text(1, N_PROMPT);
-    open_world(&w, 1, N_CTX, true);
+    context w;
+    request t = new_request(1, N_PROMPT);
+    open_context(&w, 1, N_CTX, true);
     submit(&w, &t, true);
     run(&w);
-    close_world(&w);
-    text first = run_one(1, true, 1, N_PROMPT);
+    close_context(&w);
+    request first = run_one(1, true, 1, N_PROMPT);
     assert_int_equal(first.n_cached, 0);
-    open_world(&w, 1, N_CTX, true);
-    text again = new_text(1, N_PROMPT);
+    open_context(&w, 1, N_CTX, true);
+    request again = new_request(1, N_PROMPT);
     submit(&w, &again, true);
     run(&w);
-    close_world(&w);
+    close_context(&w);
     assert_int_equal(again.n_cached, 0);
     expect_same(&again, &first);
 }
@@ -326,11 +326,11 @@ static int count_pages(int member, bool of_border) {
 // Pages are written for the steps that were in flight when the first one came back.
 static void a_prompt_is_kept_while_it_is_computed(void **state) {
     (void)state;
-    world w;
-    text t = new_text(1, N_PROMPT);
+    context w;
+    request t = new_request(1, N_PROMPT);
     kin_err err;
     bool busy;
-    open_world(&w, N, N_CTX, true);
+    open_context(&w, N, N_CTX, true);
     submit(&w, &t, false);
     assert_int_equal(kin_scheduler_step(w.s, &busy, &err), 0);
     int n_sent = (8 - 8 / 2) * N_BATCH / KIN_KV_CELLS; // half of the 8 messages in flight may be page requests
@@ -339,14 +339,14 @@ static void a_prompt_is_kept_while_it_is_computed(void **state) {
     assert_true(count_pages(0, false) >= n_sent * N_LAYER / N);
     assert_true(count_pages(0, true) >= n_sent);
     run(&w);
-    close_world(&w);
-    text without = run_one(N, false, 1, N_PROMPT);
+    close_context(&w);
+    request without = run_one(N, false, 1, N_PROMPT);
     expect_same(&t, &without);
 }
 
 // A sequence whose every next token is the second draft, in a branch.
 typedef struct branching {
-    text t;
+    request t;
     int32_t made[N_MADE + 1];
 } branching;
 
@@ -368,20 +368,20 @@ static void propose_second(void *user, const int32_t *tokens, int n, int most, k
 }
 
 static branching run_branching(int n_prompt, const branching *known) {
-    world w;
-    branching b = {.t = new_text(1, n_prompt)};
+    context w;
+    branching b = {.t = new_request(1, n_prompt)};
     kin_draft_source drafts = {.propose = propose_second, .user = (void *)known};
     kin_generation_options o = {.prompt = b.t.prompt, .n_prompt = n_prompt, .next = next_noted, .ended = ended, .user = &b};
     kin_generation *g;
     kin_err err;
     if (known) o.drafts = &drafts;
     draft_least = 2;
-    open_world(&w, N, N_CTX, known != NULL);
+    open_context(&w, N, N_CTX, known != NULL);
     draft_least = 0;
     if (kin_scheduler_submit(w.s, &o, &g, &err) != 0) fail_msg("%s", err.text);
     run(&w);
     if (known) assert_true(kin_scheduler_get_stats(w.s).drafts.accepted_branches > 0);
-    close_world(&w);
+    close_context(&w);
     return b;
 }
 
@@ -401,17 +401,17 @@ static void of_a_long_prompt_all_is_logged(void **state) {
     (void)state;
     enum { N_BLOCKS = 24, LONG = N_BLOCKS * KIN_KV_CELLS + 1 };
     static int32_t prompt[LONG];
-    world w;
-    text t = {.n_prompt = LONG};
+    context w;
+    request t = {.n_prompt = LONG};
     kin_generation_options o = {.prompt = prompt, .n_prompt = LONG, .next = next, .ended = ended, .user = &t};
     kin_generation *g;
     kin_err err;
     for (int i = 0; i < LONG; i++) prompt[i] = (i * 37 + i / 3) % N_VOCAB;
     assert_true(kin_border_log_most_bytes(N_EMBD, N_BATCH) < (uint64_t)N_BLOCKS * KIN_KV_CELLS * N_EMBD * sizeof(float));
-    open_world(&w, N, 2 * N_CTX, true);
+    open_context(&w, N, 2 * N_CTX, true);
     assert_int_equal(kin_scheduler_submit(w.s, &o, &g, &err), 0);
     run(&w);
-    close_world(&w);
+    close_context(&w);
     for (int member = 0; member < N; member++) assert_int_equal(count_pages(member, true), member < N - 1 ? N_BLOCKS : 0);
 }
 
@@ -420,11 +420,11 @@ static void tokens_beyond_pages_are_counted(void **state) {
     (void)state;
     for (int k = 0; k < 3; k++) {
         const bool has_pages = k != 1, no_cache = k == 2;
-        world w;
-        text t = new_text(1, N_PROMPT);
+        context w;
+        request t = new_request(1, N_PROMPT);
         kin_err err;
         bool busy = true;
-        open_world(&w, 1, N_CTX, has_pages);
+        open_context(&w, 1, N_CTX, has_pages);
         submit(&w, &t, no_cache);
         while (busy && t.n_ended == 0) {
             if (kin_scheduler_step(w.s, &busy, &err) != 0) fail_msg("%s", err.text);
@@ -433,7 +433,7 @@ static void tokens_beyond_pages_are_counted(void **state) {
             assert_int_equal(kin_scheduler_n_beyond_pages(w.s), has_pages && !no_cache ? n_done % KIN_KV_CELLS : 0);
         }
         assert_int_equal(kin_scheduler_n_beyond_pages(w.s), 0);
-        close_world(&w);
+        close_context(&w);
     }
 }
 
@@ -442,10 +442,10 @@ static void a_member_without_its_pages_is_made_up_for(void **state) {
     (void)state;
     for (int i = 0; i < N; i++) {
         char command[128];
-        text first = run_one(N, true, 1, SHORT);
+        request first = run_one(N, true, 1, SHORT);
         snprintf(command, sizeof command, "rm -rf %s/%d", root, i);
         assert_int_equal(system(command), 0);
-        text again = run_one(N, true, 1, SHORT), third = run_one(N, true, 1, SHORT);
+        request again = run_one(N, true, 1, SHORT), third = run_one(N, true, 1, SHORT);
         assert_int_equal(again.n_cached, 0);
         assert_int_equal(third.n_cached, SHORT / KIN_KV_CELLS * KIN_KV_CELLS);
         expect_same(&again, &first);
@@ -490,12 +490,12 @@ static void harm(int member, bool removes) {
 static void damaged_and_missing_pages_are_computed(void **state) {
     (void)state;
     for (int removes = 0; removes < 2; removes++) {
-        text first = run_one(N, true, 1, N_PROMPT);
+        request first = run_one(N, true, 1, N_PROMPT);
         harm(1, removes);
-        text again = run_one(N, true, 1, N_PROMPT);
+        request again = run_one(N, true, 1, N_PROMPT);
         assert_true(again.n_cached < N_FULL * KIN_KV_CELLS);
         expect_same(&again, &first);
-        text third = run_one(N, true, 1, N_PROMPT);
+        request third = run_one(N, true, 1, N_PROMPT);
         assert_int_equal(third.n_cached, N_FULL * KIN_KV_CELLS);
         expect_same(&third, &first);
     }
@@ -525,13 +525,13 @@ static bool fails_to_drop; // the first two requests to drop pages cannot name t
 
 // Runs a sequence while the last norm is NaN: until a wrong step has been noticed, and again behind the next token until
 // `n_times` have been; 0: until the end.
-static text run_wrong(int n_members, uint64_t n_times, uint64_t *n_wrong) {
-    world w;
-    text t = new_text(1, N_PROMPT);
+static request run_wrong(int n_members, uint64_t n_times, uint64_t *n_wrong) {
+    context w;
+    request t = new_request(1, N_PROMPT);
     float nan[N_EMBD], good[N_EMBD];
     kin_err err;
     for (int i = 0; i < N_EMBD; i++) nan[i] = NAN;
-    open_world(&w, n_members, N_CTX, true);
+    open_context(&w, n_members, N_CTX, true);
     const kin_generation_options o = {
         .prompt = t.prompt, .n_prompt = N_PROMPT, .next = next_number, .progress = progress, .ended = ended, .user = &t};
     kin_generation *g;
@@ -559,7 +559,7 @@ static text run_wrong(int n_members, uint64_t n_times, uint64_t *n_wrong) {
         }
     }
     set_output_norm(good, NULL);
-    close_world(&w);
+    close_context(&w);
     return t;
 }
 
@@ -568,7 +568,7 @@ static void a_step_without_numbers_is_computed_again_once(void **state) {
     for (int n = 1; n <= N; n += N - 1) {
         uint64_t n_wrong;
         remove_root(NULL);
-        text without = run_one(n, false, 1, N_PROMPT), t = run_wrong(n, 1, &n_wrong);
+        request without = run_one(n, false, 1, N_PROMPT), t = run_wrong(n, 1, &n_wrong);
         assert_int_equal(n_wrong, 1);
         expect_same(&t, &without);
         t = run_wrong(n, 2, &n_wrong); // each step once
@@ -617,7 +617,7 @@ static int count_linked(int member, int n) {
 }
 
 // The sequence was loaded from the disks, its logits were not numbers, and its pages were removed.
-static void the_pages_of_a_wrong_text_leave_all_disks(void **state) {
+static void the_pages_of_a_wrong_sequence_leave_all_disks(void **state) {
     (void)state;
     for (int k = 0; k < 4; k++) {
         const int n = k % 2 ? N : 1;
@@ -625,13 +625,13 @@ static void the_pages_of_a_wrong_text_leave_all_disks(void **state) {
         uint64_t n_wrong;
         fails_to_drop = k >= 2;
         remove_root(NULL);
-        text first = run_one(n, true, 1, N_PROMPT);
+        request first = run_one(n, true, 1, N_PROMPT);
         for (int i = 0; i < n; i++) assert_true((n_pages[i] = link_pages(i)) >= N_FULL * N_LAYER / n);
-        text t = run_wrong(n, 0, &n_wrong);
+        request t = run_wrong(n, 0, &n_wrong);
         assert_int_equal(n_wrong, 1);
         for (int i = 0; i < n; i++) assert_int_equal(count_linked(i, n_pages[i]), 0);
         remove_root(NULL); // the pages that the second attempt kept
-        text again = run_wrong(n, 1, &n_wrong);
+        request again = run_wrong(n, 1, &n_wrong);
         expect_same(&again, &first);
         t = run_one(n, true, 1, N_PROMPT);
         assert_int_equal(t.n_cached, N_FULL * KIN_KV_CELLS); // from the second attempt
@@ -644,7 +644,7 @@ static void the_pages_of_a_wrong_text_leave_all_disks(void **state) {
 static void members_of_another_plan_find_the_pages(void **state) {
     (void)state;
     is_one_disk = true;
-    text first = run_one(N, true, 1, N_PROMPT), fewer = run_one(2, true, 1, N_PROMPT), alone = run_one(1, true, 1, N_PROMPT);
+    request first = run_one(N, true, 1, N_PROMPT), fewer = run_one(2, true, 1, N_PROMPT), alone = run_one(1, true, 1, N_PROMPT);
     is_one_disk = false;
     assert_int_equal(first.n_cached, 0);
     assert_int_equal(fewer.n_cached, N_FULL * KIN_KV_CELLS);
@@ -654,15 +654,15 @@ static void members_of_another_plan_find_the_pages(void **state) {
 }
 
 // A sequence continues in another ring: only tokens that are not in a page are computed again.
-static void a_text_goes_on_in_another_ring_with_its_pages(void **state) {
+static void a_sequence_goes_on_in_another_ring_with_its_pages(void **state) {
     (void)state;
-    world w, smaller;
+    context w, smaller;
     bool busy = true;
     kin_err err;
-    text expected = run_one(N, false, 1, N_PROMPT), t = new_text(1, N_PROMPT);
+    request expected = run_one(N, false, 1, N_PROMPT), t = new_request(1, N_PROMPT);
     is_one_disk = true;
-    open_world(&w, N, N_CTX, true);
-    open_world(&smaller, 2, N_CTX, true);
+    open_context(&w, N, N_CTX, true);
+    open_context(&smaller, 2, N_CTX, true);
     is_one_disk = false;
     submit(&w, &t, false);
     while (t.n_made < 2) assert_int_equal(kin_scheduler_step(w.s, &busy, &err), 0);
@@ -674,73 +674,73 @@ static void a_text_goes_on_in_another_ring_with_its_pages(void **state) {
     uint64_t n_replayed = kin_scheduler_get_stats(w.s).n_replayed_tokens;
     assert_in_range(n_replayed, 1, KIN_KV_CELLS);
     expect_same(&t, &expected);
-    close_world(&w);
-    close_world(&smaller);
+    close_context(&w);
+    close_context(&smaller);
 }
 
 // Sequences are computed while others are loaded; some share a prefix with them.
-static void texts_beside_each_other_are_what_they_are_alone(void **state) {
+static void sequences_beside_each_other_are_what_they_are_alone(void **state) {
     (void)state;
-    text alone[4], texts[4];
+    request alone[4], requests[4];
     const int seeds[] = {1, 2, 1, 3}, n_prompts[] = {300, 200, 260, 100};
     for (int i = 0; i < 4; i++) alone[i] = run_one(N, false, seeds[i], n_prompts[i]);
     run_one(N, true, 1, 300);
     run_one(N, true, 2, 130);
     for (int k = 0; k < 2; k++) { // the second time all pages are found
-        world w;
-        open_world(&w, N, N_CTX, true);
+        context w;
+        open_context(&w, N, N_CTX, true);
         for (int i = 0; i < 4; i++) {
-            texts[i] = new_text(seeds[i], n_prompts[i]);
-            submit(&w, &texts[i], false);
+            requests[i] = new_request(seeds[i], n_prompts[i]);
+            submit(&w, &requests[i], false);
         }
         run(&w);
-        close_world(&w);
-        for (int i = 0; i < 4; i++) expect_same(&texts[i], &alone[i]);
-        assert_int_equal(texts[0].n_cached, 256);
-        assert_int_equal(texts[1].n_cached, k ? 192 : 128);
-        assert_int_equal(texts[3].n_cached, k ? 64 : 0);
+        close_context(&w);
+        for (int i = 0; i < 4; i++) expect_same(&requests[i], &alone[i]);
+        assert_int_equal(requests[0].n_cached, 256);
+        assert_int_equal(requests[1].n_cached, k ? 192 : 128);
+        assert_int_equal(requests[3].n_cached, k ? 64 : 0);
     }
 }
 
 // A prefix that is in memory is taken from memory, and the rest from the disks.
 static void the_disks_have_more_than_the_memory(void **state) {
     (void)state;
-    text alone = run_one(1, false, 1, 500);
+    request alone = run_one(1, false, 1, 500);
     run_one(1, true, 1, 500);
-    world w;
-    open_world(&w, 1, N_CTX, true);
-    text shorter = new_text(1, 100), again = new_text(1, 500);
+    context w;
+    open_context(&w, 1, N_CTX, true);
+    request shorter = new_request(1, 100), again = new_request(1, 500);
     submit(&w, &shorter, false);
     run(&w);
     submit(&w, &again, false);
     run(&w);
-    close_world(&w);
+    close_context(&w);
     assert_int_equal(again.n_cached, 500 / KIN_KV_CELLS * KIN_KV_CELLS);
     expect_same(&again, &alone);
 }
 
-static void a_text_that_is_erased_is_not_found_any_more(void **state) {
+static void a_sequence_that_is_erased_is_not_found_any_more(void **state) {
     (void)state;
-    world w;
-    text t = new_text(1, 200);
-    open_world(&w, 1, N_CTX, true);
+    context w;
+    request t = new_request(1, 200);
+    open_context(&w, 1, N_CTX, true);
     submit(&w, &t, false);
     run(&w);
     assert_int_equal(kin_scheduler_erase(w.s, 0), 200 + N_MADE);
-    text again = new_text(1, 200);
+    request again = new_request(1, 200);
     submit(&w, &again, false);
     run(&w);
-    close_world(&w);
+    close_context(&w);
     assert_int_equal(again.n_cached, 0);
     expect_same(&again, &t);
 }
 
-static void a_text_is_cancelled_while_it_is_loaded(void **state) {
+static void a_sequence_is_cancelled_while_it_is_loaded(void **state) {
     (void)state;
     run_one(N, true, 1, N_PROMPT);
-    world w;
-    open_world(&w, N, N_CTX, true);
-    text t = new_text(1, N_PROMPT);
+    context w;
+    open_context(&w, N, N_CTX, true);
+    request t = new_request(1, N_PROMPT);
     kin_generation_options o = {.prompt = t.prompt, .n_prompt = N_PROMPT, .next = next, .ended = ended, .user = &t};
     kin_generation *g;
     kin_err err;
@@ -752,22 +752,22 @@ static void a_text_is_cancelled_while_it_is_loaded(void **state) {
     run(&w);
     assert_int_equal(t.n_ended, 1);
     assert_int_equal(t.how, KIN_GENERATION_CANCELLED);
-    close_world(&w);
+    close_context(&w);
 }
 
 // As if a user stopped the program: pages that arrive afterwards belong to sequences that have ended.
-static void texts_fail_while_they_are_loaded(void **state) {
+static void sequences_fail_while_they_are_loaded(void **state) {
     (void)state;
     const kin_err why = {"stopped"};
-    text first = run_one(N, true, 1, SHORT), texts[2];
+    request first = run_one(N, true, 1, SHORT), requests[2];
     run_one(N, true, 2, SHORT);
-    world w;
+    context w;
     bool busy;
     kin_err err;
-    open_world(&w, N, N_CTX, true);
+    open_context(&w, N, N_CTX, true);
     for (int i = 0; i < 2; i++) {
-        texts[i] = new_text(i + 1, SHORT);
-        submit(&w, &texts[i], false);
+        requests[i] = new_request(i + 1, SHORT);
+        submit(&w, &requests[i], false);
     }
     assert_int_equal(kin_scheduler_step(w.s, &busy, &err), 0);
     assert_true(kin_head_n_in_flight(kin_thread_ring_head(w.ring)) > 0);
@@ -775,11 +775,11 @@ static void texts_fail_while_they_are_loaded(void **state) {
     uint64_t n_cached = kin_scheduler_get_stats(w.s).n_cached_tokens;
     assert_int_equal(kin_scheduler_settle(w.s, &err), 0);
     assert_int_equal(kin_scheduler_get_stats(w.s).n_cached_tokens, n_cached);
-    for (int i = 0; i < 2; i++) assert_int_equal(texts[i].how, KIN_GENERATION_FAILED);
-    text again = new_text(1, SHORT);
+    for (int i = 0; i < 2; i++) assert_int_equal(requests[i].how, KIN_GENERATION_FAILED);
+    request again = new_request(1, SHORT);
     submit(&w, &again, false);
     run(&w);
-    close_world(&w);
+    close_context(&w);
     expect_same(&again, &first);
 }
 
@@ -811,7 +811,7 @@ static void expect_next(const int32_t *tokens, int n_blocks, const int32_t *expe
 
 static void what_followed_last_is_known(void **state) {
     (void)state;
-    text a = new_text(1, N_PROMPT), b = a;
+    request a = new_request(1, N_PROMPT), b = a;
     for (int i = 2 * KIN_KV_CELLS; i < N_PROMPT; i++) b.prompt[i] = 7;
     keep_tokens(a.prompt, 0, 2);
     expect_next(a.prompt, 1, a.prompt + KIN_KV_CELLS);
@@ -832,7 +832,7 @@ static void what_followed_last_is_known(void **state) {
 // Three pages of a ring with a hop before layer 4, and one of a later ring.
 static void each_page_has_the_borders_of_the_ring_that_computed_it(void **state) {
     (void)state;
-    text a = new_text(1, N_PROMPT);
+    request a = new_request(1, N_PROMPT);
     kin_page_key keys[4];
     kin_border_set before = {0}, after, got;
     kin_border_set_add(&before, 4);
@@ -858,7 +858,7 @@ static void each_page_has_the_borders_of_the_ring_that_computed_it(void **state)
 
 static void what_is_forgotten_is_not_written_later(void **state) {
     (void)state;
-    text a = new_text(1, N_PROMPT);
+    request a = new_request(1, N_PROMPT);
     kin_page_key keys[KIN_PAGES_MAX];
     kin_prefix_pages *pages = open_pages();
     assert_true(kin_prefix_pages_name(pages, a.prompt, 0, KIN_PAGES_MAX, keys));
@@ -872,7 +872,7 @@ static void what_is_forgotten_is_not_written_later(void **state) {
 
 static void the_drafter_has_what_followed_as_long_as_it_fits(void **state) {
     (void)state;
-    text a = new_text(1, N_PROMPT);
+    request a = new_request(1, N_PROMPT);
     kin_drafter *drafter;
     kin_draft draft;
     kin_err err;
@@ -896,31 +896,31 @@ static void the_drafter_has_what_followed_as_long_as_it_fits(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test_setup_teardown(a_text_is_found_after_a_restart, make_root, remove_root),
+        cmocka_unit_test_setup_teardown(a_sequence_is_found_after_a_restart, make_root, remove_root),
         cmocka_unit_test_setup_teardown(what_cannot_be_named_is_kept_later, make_root, remove_root),
-        cmocka_unit_test_setup_teardown(a_text_is_kept_and_found_in_a_ring_of_several_rounds, make_root, remove_root),
+        cmocka_unit_test_setup_teardown(a_sequence_is_kept_and_found_in_a_ring_of_several_rounds, make_root, remove_root),
         cmocka_unit_test_setup_teardown(a_block_that_is_full_when_a_branch_is_right_is_kept, make_root, remove_root),
         cmocka_unit_test_setup_teardown(what_followed_last_is_known, make_root, remove_root),
         cmocka_unit_test_setup_teardown(each_page_has_the_borders_of_the_ring_that_computed_it, make_root, remove_root),
         cmocka_unit_test_setup_teardown(what_is_forgotten_is_not_written_later, make_root, remove_root),
         cmocka_unit_test_setup_teardown(the_drafter_has_what_followed_as_long_as_it_fits, make_root, remove_root),
         cmocka_unit_test_setup_teardown(a_prompt_of_whole_blocks_computes_its_last_one, make_root, remove_root),
-        cmocka_unit_test_setup_teardown(a_text_with_another_beginning_is_not_found, make_root, remove_root),
-        cmocka_unit_test_setup_teardown(a_text_that_must_not_be_cached_is_neither_kept_nor_found, make_root, remove_root),
+        cmocka_unit_test_setup_teardown(a_sequence_with_another_beginning_is_not_found, make_root, remove_root),
+        cmocka_unit_test_setup_teardown(a_sequence_that_must_not_be_cached_is_neither_kept_nor_found, make_root, remove_root),
         cmocka_unit_test_setup_teardown(a_prompt_is_kept_while_it_is_computed, make_root, remove_root),
         cmocka_unit_test_setup_teardown(of_a_long_prompt_all_is_logged, make_root, remove_root),
         cmocka_unit_test_setup_teardown(tokens_beyond_pages_are_counted, make_root, remove_root),
         cmocka_unit_test_setup_teardown(a_member_without_its_pages_is_made_up_for, make_root, remove_root),
         cmocka_unit_test_setup_teardown(a_step_without_numbers_is_computed_again_once, make_root, remove_root),
-        cmocka_unit_test_setup_teardown(the_pages_of_a_wrong_text_leave_all_disks, make_root, remove_root),
+        cmocka_unit_test_setup_teardown(the_pages_of_a_wrong_sequence_leave_all_disks, make_root, remove_root),
         cmocka_unit_test_setup_teardown(members_of_another_plan_find_the_pages, make_root, remove_root),
-        cmocka_unit_test_setup_teardown(a_text_goes_on_in_another_ring_with_its_pages, make_root, remove_root),
+        cmocka_unit_test_setup_teardown(a_sequence_goes_on_in_another_ring_with_its_pages, make_root, remove_root),
         cmocka_unit_test_setup_teardown(damaged_and_missing_pages_are_computed, make_root, remove_root),
-        cmocka_unit_test_setup_teardown(texts_beside_each_other_are_what_they_are_alone, make_root, remove_root),
+        cmocka_unit_test_setup_teardown(sequences_beside_each_other_are_what_they_are_alone, make_root, remove_root),
         cmocka_unit_test_setup_teardown(the_disks_have_more_than_the_memory, make_root, remove_root),
-        cmocka_unit_test_setup_teardown(a_text_that_is_erased_is_not_found_any_more, make_root, remove_root),
-        cmocka_unit_test_setup_teardown(a_text_is_cancelled_while_it_is_loaded, make_root, remove_root),
-        cmocka_unit_test_setup_teardown(texts_fail_while_they_are_loaded, make_root, remove_root),
+        cmocka_unit_test_setup_teardown(a_sequence_that_is_erased_is_not_found_any_more, make_root, remove_root),
+        cmocka_unit_test_setup_teardown(a_sequence_is_cancelled_while_it_is_loaded, make_root, remove_root),
+        cmocka_unit_test_setup_teardown(sequences_fail_while_they_are_loaded, make_root, remove_root),
     };
     return cmocka_run_group_tests(tests, make_model, remove_model);
 }

@@ -1,8 +1,8 @@
 // Measuring the path to another member (net/probe.h), answering probes (net/echo_responder.h), and queues of probes
 // (cluster/probe_queue.h).
-#include "tests/link_world.h"
+#include "tests/link_context.h"
 #ifdef __linux__
-#include "tests/narrow_way.h"
+#include "tests/narrow_path.h"
 #endif
 
 #include <math.h>
@@ -85,7 +85,7 @@ static void answer_late(uv_timer_t *timer) {
         uv_timer_start(timer, answer_late, 1, 0);
         return;
     }
-    if (p->late->link) kin_echo_responder_say(p->late->link, p->answer.token, 0, p->answer.answer_bytes);
+    if (p->late->link) kin_echo_responder_send(p->late->link, p->answer.token, 0, p->answer.answer_bytes);
 }
 
 static void wait_for_it(peer *p, end *e, const kin_proto_echo *m) {
@@ -106,9 +106,9 @@ static void answer_echo(end *e) {
     if (m.n_bytes > p->largest) p->largest = m.n_bytes;
     if (m.answer_bytes > p->largest) p->largest = m.answer_bytes;
     switch (p->manner) {
-    case OTHER_TOKEN: kin_echo_responder_say(e->link, m.token + 1, 0, m.answer_bytes); break;
-    case TOO_SHORT: kin_echo_responder_say(e->link, m.token, 0, m.answer_bytes ? m.answer_bytes - 1 : 1); break;
-    case ASKING: kin_echo_responder_say(e->link, m.token, 1, m.answer_bytes); break;
+    case OTHER_TOKEN: kin_echo_responder_send(e->link, m.token + 1, 0, m.answer_bytes); break;
+    case TOO_SHORT: kin_echo_responder_send(e->link, m.token, 0, m.answer_bytes ? m.answer_bytes - 1 : 1); break;
+    case ASKING: kin_echo_responder_send(e->link, m.token, 1, m.answer_bytes); break;
     case NONSENSE: send_message(e, &(kin_proto_message){.type = KIN_FRAME_STATUS_WANTED}); break;
     case TOO_LONG: {
         static uint8_t bytes[KIN_FRAME_CAP_LARGE + 64];
@@ -116,7 +116,7 @@ static void answer_echo(end *e) {
         break;
     }
     case STOPPING:
-        if (p->n_echoes <= N_BEFORE_STOP) kin_echo_responder_say(e->link, m.token, 0, m.answer_bytes);
+        if (p->n_echoes <= N_BEFORE_STOP) kin_echo_responder_send(e->link, m.token, 0, m.answer_bytes);
         break;
     case LATE:
     case FAR: wait_for_it(p, e, &m); break;
@@ -136,7 +136,7 @@ static void peer_frame(end *e) {
 }
 
 // Gives new ends the peer's manner.
-static void serve(world *w) {
+static void serve(context *w) {
     for (int i = 0; i < w->n_ends; i++) {
         end *e = &w->ends[i];
         if (e->on_frame) continue;
@@ -145,7 +145,7 @@ static void serve(world *w) {
     }
 }
 
-static void open_peer(world *w, manner manner) {
+static void open_peer(context *w, manner manner) {
     kin_err err;
     the_peer = (peer){.manner = manner};
     assert_int_equal(kin_echo_responder_open(&the_peer.echo, &err), 0);
@@ -157,7 +157,7 @@ static void timer_closed(uv_handle_t *timer) {
     timer->data = NULL;
 }
 
-static void close_peer(world *w) {
+static void close_peer(context *w) {
     kin_echo_responder_close(the_peer.echo, "enough");
     uv_close((uv_handle_t *)&the_peer.timer, timer_closed);
     while (the_peer.timer.data) turn(w);
@@ -181,16 +181,16 @@ static void on_done(void *user, const kin_probe_result *result, const char *reas
     snprintf(o->reason, sizeof o->reason, "%s", reason ? reason : "");
 }
 
-static kin_probe_options options_of(world *w, uint32_t hidden_bytes) {
+static kin_probe_options options_of(context *w, uint32_t hidden_bytes) {
     return (kin_probe_options){.tls = w->tls,
                                .self = {.id = own_id, .name = "anna", .version = "test"},
                                .to = {w->port, 1, {"127.0.0.1"}},
                                .who = &peer_id,
                                .hidden_bytes = hidden_bytes,
-                               .limit_ms = PATIENCE_MS};
+                               .limit_ms = TIMEOUT_MS};
 }
 
-static outcome probe_with(world *w, const kin_probe_options *o) {
+static outcome probe_with(context *w, const kin_probe_options *o) {
     outcome out = {0};
     kin_probe *p;
     kin_err err;
@@ -202,7 +202,7 @@ static outcome probe_with(world *w, const kin_probe_options *o) {
     return out;
 }
 
-static void expect_failure_within(world *w, uint32_t limit_ms, manner manner, const char *sentence) {
+static void expect_failure_within(context *w, uint32_t limit_ms, manner manner, const char *sentence) {
     open_peer(w, manner);
     kin_probe_options o = options_of(w, 4096);
     o.limit_ms = limit_ms;
@@ -211,8 +211,8 @@ static void expect_failure_within(world *w, uint32_t limit_ms, manner manner, co
     close_peer(w);
 }
 
-static void expect_failure(world *w, manner manner, const char *sentence) {
-    expect_failure_within(w, PATIENCE_MS, manner, sentence);
+static void expect_failure(context *w, manner manner, const char *sentence) {
+    expect_failure_within(w, TIMEOUT_MS, manner, sentence);
 }
 
 static bool is_positive(double x) {
@@ -221,8 +221,8 @@ static bool is_positive(double x) {
 
 // ---- tests
 
-static void a_way_has_a_round_trip_and_two_rates(void **state) {
-    world *w = *state;
+static void a_measured_path_has_a_round_trip_and_two_rates(void **state) {
+    context *w = *state;
     static const uint32_t sizes[] = {1, 16384, KIN_FRAME_ECHO_BYTES};
     for (int i = 0; i < 3; i++) {
         open_peer(w, GOOD);
@@ -236,7 +236,7 @@ static void a_way_has_a_round_trip_and_two_rates(void **state) {
 }
 
 static void each_direction_has_its_own_rate(void **state) {
-    world *w = *state;
+    context *w = *state;
     open_peer(w, LATE);
     kin_probe_options o = options_of(w, 16384);
     outcome out = probe_with(w, &o);
@@ -248,9 +248,9 @@ static void each_direction_has_its_own_rate(void **state) {
     close_peer(w);
 }
 
-static void on_a_long_way_messages_open_the_window(void **state) {
+static void on_a_long_path_messages_open_the_window(void **state) {
     enum { HIDDEN = 8192 };
-    world *w = *state;
+    context *w = *state;
     open_peer(w, FAR);
     kin_probe_options o = options_of(w, HIDDEN);
     outcome out = probe_with(w, &o);
@@ -261,8 +261,8 @@ static void on_a_long_way_messages_open_the_window(void **state) {
     close_peer(w);
 }
 
-static void who_does_not_answer_well_is_not_measured(void **state) {
-    world *w = *state;
+static void a_peer_that_answers_wrongly_is_not_measured(void **state) {
+    context *w = *state;
     expect_failure(w, REFUSING, "busy: other devices are measuring");
     expect_failure(w, HANGING_UP, "no time");
     expect_failure(w, UNEXPECTED, "it sent STATUS_WANTED before ACCEPT");
@@ -275,14 +275,14 @@ static void who_does_not_answer_well_is_not_measured(void **state) {
 }
 
 static void a_probe_always_ends(void **state) {
-    world *w = *state;
+    context *w = *state;
     expect_failure_within(w, 2000, MUTE, "it does not answer OPEN");
     expect_failure_within(w, 2000, STOPPING, "the link is too slow to be measured in time");
 }
 
 #ifdef __linux__
 // Reopens the listener with the default options.
-static void listen_anew(world *w) {
+static void listen_anew(context *w) {
     kin_err err;
     kin_listener_close(w->listener);
     w->o = kin_listener_options_default(w->tls);
@@ -290,8 +290,8 @@ static void listen_anew(world *w) {
     w->port = kin_listener_port(w->listener);
 }
 
-static void a_way_that_swallows_large_messages_is_noticed(void **state) {
-    world *w = *state;
+static void a_path_that_loses_large_messages_is_noticed(void **state) {
+    context *w = *state;
     listen_anew(w);
     for (int is_back = 0; is_back < 2; is_back++) {
         outcome out = {0};
@@ -301,7 +301,7 @@ static void a_way_that_swallows_large_messages_is_noticed(void **state) {
         kin_probe_options o = options_of(w, 16384);
         assert_int_equal(kin_probe_start(&p, &w->loop, &o, on_done, &out, &err), 0);
         while (!out.is_over) {
-            narrow_way(w->port, 1000, !is_back, is_back);
+            narrow_path(w->port, 1000, !is_back, is_back);
             turn(w);
             serve(w);
         }
@@ -312,8 +312,8 @@ static void a_way_that_swallows_large_messages_is_noticed(void **state) {
 }
 #endif
 
-static void somebody_else_at_that_address_is_not_measured(void **state) {
-    world *w = *state;
+static void another_device_at_that_address_is_not_measured(void **state) {
+    context *w = *state;
     open_peer(w, GOOD);
     kin_probe_options o = options_of(w, 4096);
     o.who = &own_id;
@@ -323,7 +323,7 @@ static void somebody_else_at_that_address_is_not_measured(void **state) {
 }
 
 static void addresses_are_tried_in_turn(void **state) {
-    world *w = *state;
+    context *w = *state;
     open_peer(w, GOOD);
     kin_probe_options o = options_of(w, 4096);
     o.to = (kin_proto_endpoint){w->port, 2, {"nowhere.invalid", "127.0.0.1"}};
@@ -337,7 +337,7 @@ static void addresses_are_tried_in_turn(void **state) {
 }
 
 static void without_an_address_there_is_no_probe(void **state) {
-    world *w = *state;
+    context *w = *state;
     kin_probe_options o = options_of(w, 4096);
     kin_probe *p;
     kin_err err;
@@ -348,7 +348,7 @@ static void without_an_address_there_is_no_probe(void **state) {
 }
 
 static void a_cancelled_probe_says_nothing(void **state) {
-    world *w = *state;
+    context *w = *state;
     outcome out = {0};
     kin_probe *p;
     kin_err err;
@@ -368,7 +368,7 @@ static void a_cancelled_probe_says_nothing(void **state) {
 
 // ---- peers that ask for too much
 
-static end *connect_to_echo(world *w, end *client) {
+static end *connect_to_echo(context *w, end *client) {
     end *server = connect_pair(w, client);
     kin_link_set_frame_max(client->link, kin_frame_cap(KIN_FRAME_ECHO));
     if (!kin_echo_responder_is_full(the_peer.echo)) {
@@ -379,14 +379,14 @@ static end *connect_to_echo(world *w, end *client) {
 }
 
 static void an_echo_answers_with_the_token_and_as_many_bytes_as_asked(void **state) {
-    world *w = *state;
+    context *w = *state;
     end client;
     kin_proto_echo m;
     open_peer(w, GOOD);
     connect_to_echo(w, &client);
     static const uint32_t answers[] = {0, 1, 65536, 65537, KIN_FRAME_ECHO_BYTES};
     for (int i = 0; i < 5; i++) {
-        kin_echo_responder_say(client.link, 1000 + (uint64_t)i, answers[i], answers[4 - i]);
+        kin_echo_responder_send(client.link, 1000 + (uint64_t)i, answers[i], answers[4 - i]);
         RUN_UNTIL(w, client.n_frames == i + 1);
         assert_int_equal(client.last.type, KIN_FRAME_ECHO);
         assert_int_equal(kin_proto_decode_echo(client.bytes, client.n_bytes, &m, NULL), 0);
@@ -397,7 +397,7 @@ static void an_echo_answers_with_the_token_and_as_many_bytes_as_asked(void **sta
 }
 
 static void few_are_answered_at_a_time(void **state) {
-    world *w = *state;
+    context *w = *state;
     end clients[KIN_ECHO_RESPONDER_LINKS + 1];
     open_peer(w, GOOD);
     for (int i = 0; i < KIN_ECHO_RESPONDER_LINKS; i++) {
@@ -423,22 +423,22 @@ static void few_are_answered_at_a_time(void **state) {
     close_peer(w);
 }
 
-static void expect_dropped(world *w, end *client, const char *sentence) {
+static void expect_dropped(context *w, end *client, const char *sentence) {
     RUN_UNTIL(w, !client->link);
     if (!strstr(client->reason, sentence)) fail_msg("expected: %s\ngot:      %s", sentence, client->reason);
     free(client->bytes);
     assert_false(kin_echo_responder_is_full(the_peer.echo));
 }
 
-static void who_asks_for_too_much_is_hung_up_on(void **state) {
-    world *w = *state;
+static void a_peer_that_asks_for_too_much_is_disconnected(void **state) {
+    context *w = *state;
     end client;
     open_peer(w, GOOD);
     connect_to_echo(w, &client);
     kin_time begun = kin_clock_now();
     for (int n = 0; client.link; n = client.n_frames) {
-        kin_echo_responder_say(client.link, 1, KIN_FRAME_ECHO_BYTES, 0);
-        while (client.link && client.n_frames == n && kin_clock_ms(begun, kin_clock_now()) < PATIENCE_MS) turn(w);
+        kin_echo_responder_send(client.link, 1, KIN_FRAME_ECHO_BYTES, 0);
+        while (client.link && client.n_frames == n && kin_clock_ms(begun, kin_clock_now()) < TIMEOUT_MS) turn(w);
     }
     assert_int_equal(client.n_frames, KIN_ECHO_RESPONDER_BYTES_MAX / (KIN_FRAME_ECHO_BYTES + 24));
     expect_dropped(w, &client, "more bytes than a measurement needs");
@@ -453,8 +453,8 @@ static void who_asks_for_too_much_is_hung_up_on(void **state) {
     close_peer(w);
 }
 
-static void who_does_not_read_the_answers_is_hung_up_on(void **state) {
-    world *w = *state;
+static void a_peer_that_does_not_read_answers_is_disconnected(void **state) {
+    context *w = *state;
     end *server;
     uint8_t frame[KIN_FRAME_HEADER + 12];
     kin_proto_message m = {.type = KIN_FRAME_ECHO, .echo = {.token = 1, .answer_bytes = KIN_FRAME_ECHO_BYTES}};
@@ -489,7 +489,7 @@ static void on_measured(void *user, const kin_proto_measured *measured) {
     a->at[a->n++] = *measured;
 }
 
-static kin_probe_queue *open_meter(world *w, answers *a) {
+static kin_probe_queue *open_meter(context *w, answers *a) {
     kin_probe_queue *g;
     kin_err err;
     kin_probe_queue_options o = {.tls = w->tls, .self = {.id = own_id, .name = "anna", .version = "test"}};
@@ -497,17 +497,17 @@ static kin_probe_queue *open_meter(world *w, answers *a) {
     return g;
 }
 
-static void serve_until(world *w, const answers *a, int n) {
+static void serve_until(context *w, const answers *a, int n) {
     kin_time begun = kin_clock_now();
     while (a->n < n) {
         turn(w);
         serve(w);
-        if (kin_clock_ms(begun, kin_clock_now()) > PATIENCE_MS) fail_msg("%d answers of %d; log:\n%s", a->n, n, log_text);
+        if (kin_clock_ms(begun, kin_clock_now()) > TIMEOUT_MS) fail_msg("%d answers of %d; log:\n%s", a->n, n, log_text);
     }
 }
 
 static void every_request_gets_one_answer_in_order(void **state) {
-    world *w = *state;
+    context *w = *state;
     static answers a;
     a.n = 0;
     open_peer(w, GOOD);
@@ -531,8 +531,8 @@ static void every_request_gets_one_answer_in_order(void **state) {
     close_peer(w);
 }
 
-static void who_is_busy_is_asked_again(void **state) {
-    world *w = *state;
+static void a_busy_peer_is_asked_again(void **state) {
+    context *w = *state;
     static answers a;
     a.n = 0;
     open_peer(w, REFUSING);
@@ -550,7 +550,7 @@ static void who_is_busy_is_asked_again(void **state) {
 }
 
 static void too_many_requests_are_answered_at_once(void **state) {
-    world *w = *state;
+    context *w = *state;
     static answers a;
     a.n = 0;
     open_peer(w, MUTE);
@@ -577,28 +577,28 @@ static void too_many_requests_are_answered_at_once(void **state) {
     close_peer(w);
 }
 
-#define TEST(name) cmocka_unit_test_setup_teardown(name, open_world, close_world)
+#define TEST(name) cmocka_unit_test_setup_teardown(name, open_context, close_context)
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        TEST(a_way_has_a_round_trip_and_two_rates),
+        TEST(a_measured_path_has_a_round_trip_and_two_rates),
         TEST(each_direction_has_its_own_rate),
-        TEST(on_a_long_way_messages_open_the_window),
-        TEST(who_does_not_answer_well_is_not_measured),
+        TEST(on_a_long_path_messages_open_the_window),
+        TEST(a_peer_that_answers_wrongly_is_not_measured),
         TEST(a_probe_always_ends),
 #ifdef __linux__
-        TEST(a_way_that_swallows_large_messages_is_noticed),
+        TEST(a_path_that_loses_large_messages_is_noticed),
 #endif
-        TEST(somebody_else_at_that_address_is_not_measured),
+        TEST(another_device_at_that_address_is_not_measured),
         TEST(addresses_are_tried_in_turn),
         TEST(without_an_address_there_is_no_probe),
         TEST(a_cancelled_probe_says_nothing),
         TEST(an_echo_answers_with_the_token_and_as_many_bytes_as_asked),
         TEST(few_are_answered_at_a_time),
-        TEST(who_asks_for_too_much_is_hung_up_on),
-        TEST(who_does_not_read_the_answers_is_hung_up_on),
+        TEST(a_peer_that_asks_for_too_much_is_disconnected),
+        TEST(a_peer_that_does_not_read_answers_is_disconnected),
         TEST(every_request_gets_one_answer_in_order),
-        TEST(who_is_busy_is_asked_again),
+        TEST(a_busy_peer_is_asked_again),
         TEST(too_many_requests_are_answered_at_once),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

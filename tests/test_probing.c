@@ -50,7 +50,7 @@ static outcome probe(const path *w) {
         if (o.n_messages == w->late) s += w->late_s;
         o.took_s += s + (m.rests ? 0.01 : 0);
         assert_true(o.n_messages < MESSAGES_MAX);
-        is_over = kin_probing_take(&p, s, (kin_time)(o.took_s * 1e9));
+        is_over = kin_probing_add(&p, s, (kin_time)(o.took_s * 1e9));
     }
     o.result = p.result;
     return o;
@@ -116,11 +116,11 @@ static void a_long_path_is_measured_until_two_messages_are_no_faster(void **stat
     kin_probing p;
     kin_time now = 0;
     kin_probing_init(&p, HIDDEN, now);
-    while (kin_probing_next(&p).n_bytes == 0) assert_false(kin_probing_take(&p, 0.02, now += 1));
-    while (kin_probing_next(&p).n_bytes < 1 << 20) assert_false(kin_probing_take(&p, 0.021, now += 1));
+    while (kin_probing_next(&p).n_bytes == 0) assert_false(kin_probing_add(&p, 0.02, now += 1));
+    while (kin_probing_next(&p).n_bytes < 1 << 20) assert_false(kin_probing_add(&p, 0.021, now += 1));
     for (int i = 0; i < 6; i++) {
         assert_int_equal(kin_probing_next(&p).n_bytes, 1 << 20);
-        assert_false(kin_probing_take(&p, times_s[i], now += 1));
+        assert_false(kin_probing_add(&p, times_s[i], now += 1));
     }
     assert_true(p.is_back);
     assert_true(fabs(p.result.to_bytes_s / ((1 << 20) / (0.119 - 0.02)) - 1) < 1e-6);

@@ -174,7 +174,7 @@ static void make_run(kin_proto_message *m) {
     case KIN_FRAME_NEXT: m->next = (kin_proto_next){true, "fine"}; break;
     case KIN_FRAME_LEFT_OUT: m->left_out = (kin_proto_left_out){"it would add 27.1 ms/token"}; break;
     case KIN_FRAME_END: m->end = (kin_proto_end){"device 3 is lost"}; break;
-    case KIN_FRAME_PREFETCH: m->prefetch = (kin_proto_prefetch){5, KIN_PROTO_FOR_SPARE, true, golden_plan()}; break;
+    case KIN_FRAME_PREFETCH: m->prefetch = (kin_proto_prefetch){5, KIN_PROTO_FOR_STANDBY, true, golden_plan()}; break;
     case KIN_FRAME_PREFETCHED:
         m->prefetched = (kin_proto_prefetched){5, false, {KIN_PROTO_FETCHING, 100, 400, 50, 25}, "no room on the disk"};
         break;

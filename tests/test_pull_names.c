@@ -264,13 +264,13 @@ static void ranges_join_where_they_touch(void **state) {
     assert_true(kin_byte_ranges_print(&set, text, sizeof text));
     assert_true(kin_byte_ranges_parse(&read, text, 50));
     assert_memory_equal(read.at, set.at, 2 * sizeof *set.at);
-    kin_byte_range r = kin_byte_ranges_take(&set, 3);
+    kin_byte_range r = kin_byte_ranges_pop(&set, 3);
     assert_true(r.begin == 0 && r.end == 3);
-    r = kin_byte_ranges_take(&set, 100);
+    r = kin_byte_ranges_pop(&set, 100);
     assert_true(r.begin == 3 && r.end == 5);
-    r = kin_byte_ranges_take(&set, 100);
+    r = kin_byte_ranges_pop(&set, 100);
     assert_true(r.begin == 10 && r.end == 50 && set.n == 0);
-    r = kin_byte_ranges_take(&set, 1);
+    r = kin_byte_ranges_pop(&set, 1);
     assert_true(r.begin == r.end);
     assert_true(kin_byte_ranges_print(&set, text, sizeof text));
     assert_string_equal(text, "none");

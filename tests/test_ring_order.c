@@ -36,7 +36,7 @@ static void becomes(kin_plan before, kin_plan plan, const int *devices) {
     assert_memory_equal(kept.shares, plan.shares, sizeof kept.shares);
 }
 
-static void who_comes_takes_the_place_of_who_is_gone(void **state) {
+static void a_device_that_comes_gets_the_place_of_a_gone_one(void **state) {
     (void)state;
     becomes(ring(2, (int[]){1, 2}), ring(2, (int[]){2, 3}), (int[]){3, 2}); // 1 is there, but has no layers
     becomes(ring(2, (int[]){GONE, 2}), ring(2, (int[]){2, 3}), (int[]){3, 2});
@@ -44,7 +44,7 @@ static void who_comes_takes_the_place_of_who_is_gone(void **state) {
     becomes(ring(1, (int[]){2}), ring(3, (int[]){3, 1, 2}), (int[]){2, 3, 1}); // behind the others
 }
 
-static void where_nobody_comes_the_others_close_up(void **state) {
+static void without_a_new_device_the_others_close_up(void **state) {
     (void)state;
     becomes(ring(3, (int[]){1, 2, 3}), ring(2, (int[]){3, 1}), (int[]){1, 3});
     becomes(ring(3, (int[]){3, GONE, 1}), ring(2, (int[]){1, 3}), (int[]){3, 1});
@@ -76,8 +76,8 @@ static void a_ring_with_relays_stays_as_it_is(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test_setup(who_comes_takes_the_place_of_who_is_gone, setup),
-        cmocka_unit_test_setup(where_nobody_comes_the_others_close_up, setup),
+        cmocka_unit_test_setup(a_device_that_comes_gets_the_place_of_a_gone_one, setup),
+        cmocka_unit_test_setup(without_a_new_device_the_others_close_up, setup),
         cmocka_unit_test_setup(a_new_ring_has_the_schedulers_order, setup),
         cmocka_unit_test_setup(a_much_slower_order_or_one_without_links_is_not_kept, setup),
         cmocka_unit_test_setup(a_ring_with_relays_stays_as_it_is, setup),

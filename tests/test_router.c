@@ -45,7 +45,7 @@ void kin_model_host_order(kin_model_host *host, int model, bool load) {
     host->load = load;
 }
 
-bool kin_model_host_take(kin_model_host *host, kin_model_answer *answer) {
+bool kin_model_host_pop(kin_model_host *host, kin_model_answer *answer) {
     bool any = host->has_answer;
     *answer = host->answer;
     host->has_answer = false;
@@ -59,10 +59,10 @@ bool kin_model_host_is_whole(kin_model_host *host, int model) {
 
 // ---- a router, and clients with one connection each
 
-typedef struct world world;
+typedef struct context context;
 
 typedef struct client {
-    world *w;
+    context *w;
     kin_http_service service;
     kin_http_connection *c;
     kin_http_exchange *x;    // the unanswered request; NULL: none
@@ -70,7 +70,7 @@ typedef struct client {
     kin_text_buffer got;
 } client;
 
-struct world {
+struct context {
     uv_loop_t loop;
     kin_lane huge;
     kin_model_file files[N_MODELS + 1]; // room for one added model
@@ -102,7 +102,7 @@ static void end_socket(void *socket) {
 static void on_request(void *user, kin_http_exchange *x) {
     client *c = user;
     c->x = x;
-    kin_router_take(&c->w->router, x, c, c->w->format, c->w->needs, c->w->format);
+    kin_router_route(&c->w->router, x, c, c->w->format, c->w->needs, c->w->format);
 }
 
 static void on_gone(void *user, kin_http_exchange *x) {
@@ -120,12 +120,12 @@ static void begin(void *user, kin_served_model *model, const void *route, kin_ht
     assert_null(c->model);
     c->model = model;
     model->n_utilities++; // the model is busy with the request
-    ((world *)user)->n_begun++;
+    ((context *)user)->n_begun++;
 }
 
-static void open_world(world *w, int n_max, int max_waiting, bool has_first) {
+static void open_context(context *w, int n_max, int max_waiting, bool has_first) {
     static const char *const names[] = {"a", "b", "c"};
-    *w = (world){.needs = true};
+    *w = (context){.needs = true};
     assert_int_equal(uv_loop_init(&w->loop), 0);
     for (int i = 0; i < N_MODELS; i++) {
         snprintf(w->files[i].name, sizeof w->files[i].name, "%s", names[i]);
@@ -134,12 +134,12 @@ static void open_world(world *w, int n_max, int max_waiting, bool has_first) {
     w->host.o = (kin_model_host_options){.files = w->files, .n = N_MODELS, .n_max = N_MODELS + 1, .has_first = has_first};
     kin_lane_init(&w->huge, &w->loop, MAX_CLIENTS);
     kin_router_options o = {
-        .loop = &w->loop, .world.huge = &w->huge, .n_max = n_max, .max_waiting = max_waiting, .begin = begin, .user = w};
+        .loop = &w->loop, .shared.huge = &w->huge, .n_max = n_max, .max_waiting = max_waiting, .begin = begin, .user = w};
     assert_int_equal(kin_router_open(&w->router, &o, &w->host), 0);
 }
 
 // Ends the server: connections first, then the loop.
-static void close_world(world *w) {
+static void close_context(context *w) {
     for (int i = 0; i < w->n_clients; i++) {
         kin_http_connection_free(w->clients[i].c);
         kin_text_fini(&w->clients[i].got);
@@ -152,7 +152,7 @@ static void close_world(world *w) {
     assert_int_equal(uv_loop_close(&w->loop), 0);
 }
 
-static client *send_text(world *w, const char *text) {
+static client *send_text(context *w, const char *text) {
     static const kin_http_socket_ops ops = {send_bytes, count_pending, set_reading, end_socket, end_socket};
     assert_true(w->n_clients < MAX_CLIENTS);
     client *c = &w->clients[w->n_clients++];
@@ -168,13 +168,13 @@ static client *send_text(world *w, const char *text) {
 }
 
 // Sends a request for the model; NULL: without a model's name.
-static client *ask(world *w, const char *name) {
+static client *ask(context *w, const char *name) {
     char text[200];
     snprintf(text, sizeof text, "GET /x%s%s HTTP/1.1\r\nHost: a\r\n\r\n", name ? "?model=" : "", name ? name : "");
     return send_text(w, text);
 }
 
-static client *post(world *w, const char *body) {
+static client *post(context *w, const char *body) {
     char text[400];
     snprintf(text, sizeof text, "POST /x HTTP/1.1\r\nHost: a\r\nContent-Length: %zu\r\n\r\n%s", strlen(body), body);
     return send_text(w, text);
@@ -194,18 +194,18 @@ static void finish(client *c) {
     kin_router_plan(&c->w->router);
 }
 
-static void tick(world *w) {
+static void tick(context *w) {
     kin_router_tick(&w->router, kin_clock_now());
 }
 
-static void expect_order(const world *w, int model, bool load) {
+static void expect_order(const context *w, int model, bool load) {
     assert_true(w->host.has_order);
     assert_int_equal(w->host.ordered, model);
     assert_int_equal(w->host.load, load);
 }
 
 // The host carries out its order.
-static void obey(world *w) {
+static void obey(context *w) {
     assert_true(w->host.has_order);
     w->host.has_order = false;
     w->host.answer = (kin_model_answer){.model = w->host.ordered, .loaded = w->host.load ? &demo : NULL};
@@ -213,7 +213,7 @@ static void obey(world *w) {
     tick(w);
 }
 
-static void fail_to(world *w, const char *why) {
+static void fail_to(context *w, const char *why) {
     assert_true(w->host.has_order && w->host.load);
     w->host.has_order = false;
     w->host.answer = (kin_model_answer){.model = w->host.ordered, .failed = true};
@@ -222,7 +222,7 @@ static void fail_to(world *w, const char *why) {
     tick(w);
 }
 
-static void expect_begun(const world *w, const client *c, int model) {
+static void expect_begun(const context *w, const client *c, int model) {
     assert_ptr_equal(c->model, &w->router.models[model]);
 }
 
@@ -239,7 +239,7 @@ static void expect_refused(const client *c, const char *status, const char *word
 }
 
 // Loads the model by a request, and answers that at once.
-static void use(world *w, const char *name) {
+static void use(context *w, const char *name) {
     client *c = ask(w, name);
     while (w->host.has_order) obey(w);
     finish(c);
@@ -249,8 +249,8 @@ static void use(world *w, const char *name) {
 
 static void a_request_waits_until_its_model_is_loaded(void **state) {
     (void)state;
-    world w;
-    open_world(&w, 1, 10, false);
+    context w;
+    open_context(&w, 1, 10, false);
     assert_false(w.host.has_order); // no request yet
     client *first = ask(&w, "b"), *second = ask(&w, "b:latest");
     expect_order(&w, B, true);
@@ -265,13 +265,13 @@ static void a_request_waits_until_its_model_is_loaded(void **state) {
     assert_false(w.host.has_order);
     client *third = ask(&w, "b");
     expect_begun(&w, third, B); // without waiting
-    close_world(&w);
+    close_context(&w);
 }
 
 static void the_least_recently_used_idle_model_makes_room(void **state) {
     (void)state;
-    world w;
-    open_world(&w, 2, 10, false);
+    context w;
+    open_context(&w, 2, 10, false);
     use(&w, "a");
     use(&w, "b");
     use(&w, "a");
@@ -286,26 +286,26 @@ static void the_least_recently_used_idle_model_makes_room(void **state) {
     obey(&w);
     obey(&w);
     expect_begun(&w, b, B);
-    close_world(&w);
+    close_context(&w);
 }
 
 static void an_idle_model_makes_room_before_a_busy_one_that_was_used_earlier(void **state) {
     (void)state;
-    world w;
-    open_world(&w, 2, 10, false);
+    context w;
+    open_context(&w, 2, 10, false);
     client *a = ask(&w, "a");
     obey(&w);
     use(&w, "b");
     ask(&w, "c");
     expect_order(&w, B, false);
     expect_begun(&w, a, A);
-    close_world(&w);
+    close_context(&w);
 }
 
 static void a_model_that_makes_room_takes_no_further_requests(void **state) {
     (void)state;
-    world w;
-    open_world(&w, 1, 10, false);
+    context w;
+    open_context(&w, 1, 10, false);
     client *a = ask(&w, "a");
     obey(&w);
     client *b = ask(&w, "b"), *later = ask(&w, "a");
@@ -324,13 +324,13 @@ static void a_model_that_makes_room_takes_no_further_requests(void **state) {
     obey(&w);
     obey(&w);
     expect_begun(&w, later, A);
-    close_world(&w);
+    close_context(&w);
 }
 
 static void whose_request_waits_longest_is_loaded_first(void **state) {
     (void)state;
-    world w;
-    open_world(&w, 1, 10, false);
+    context w;
+    open_context(&w, 1, 10, false);
     client *a = ask(&w, "a");
     client *c = ask(&w, "c"), *b = ask(&w, "b");
     obey(&w);
@@ -340,13 +340,13 @@ static void whose_request_waits_longest_is_loaded_first(void **state) {
     obey(&w);
     expect_begun(&w, c, C);
     expect_waits(b);
-    close_world(&w);
+    close_context(&w);
 }
 
 static void the_first_model_of_the_host_comes_without_an_order(void **state) {
     (void)state;
-    world w;
-    open_world(&w, 1, 10, true);
+    context w;
+    open_context(&w, 1, 10, true);
     client *any = ask(&w, NULL), *b = ask(&w, "b");
     assert_false(w.host.has_order);
     w.host.answer = (kin_model_answer){.model = A, .loaded = &demo};
@@ -356,13 +356,13 @@ static void the_first_model_of_the_host_comes_without_an_order(void **state) {
     expect_waits(b);
     finish(any);
     expect_order(&w, A, false);
-    close_world(&w);
+    close_context(&w);
 }
 
 static void keep_alive_0_takes_a_model_out_when_it_is_idle(void **state) {
     (void)state;
-    world w;
-    open_world(&w, 2, 10, false);
+    context w;
+    open_context(&w, 2, 10, false);
     client *a = post(&w, "{\"model\":\"a\",\"keep_alive\":0}");
     alarm(HANG_S);
     while (!w.host.has_order) uv_run(&w.loop, UV_RUN_ONCE);
@@ -374,15 +374,15 @@ static void keep_alive_0_takes_a_model_out_when_it_is_idle(void **state) {
     assert_false(w.host.has_order);
     finish(a);
     expect_order(&w, A, false);
-    close_world(&w);
+    close_context(&w);
 }
 
 // ---- refused requests
 
 static void a_model_that_is_added_takes_requests_and_none_is_added_twice(void **state) {
     (void)state;
-    world w;
-    open_world(&w, 1, 8, false);
+    context w;
+    open_context(&w, 1, 8, false);
     expect_refused(ask(&w, "d"), "404", "model 'd' not found");
     kin_router_add(&w.router, &(kin_model_file){.name = "a", .path = "/elsewhere/a"}); // the name exists
     kin_model_file another = w.files[1];                                               // the file exists
@@ -398,14 +398,14 @@ static void a_model_that_is_added_takes_requests_and_none_is_added_twice(void **
     finish(c);
     kin_router_add(&w.router, &(kin_model_file){.name = "e", .path = "/e"}); // no room for another model
     assert_int_equal(w.router.n, N_MODELS + 1);
-    close_world(&w);
+    close_context(&w);
 }
 
 static void a_model_sleeps_when_it_was_idle_long_enough(void **state) {
     (void)state;
     enum { SLEEP_S = 30 };
-    world w;
-    open_world(&w, 2, 8, false);
+    context w;
+    open_context(&w, 2, 8, false);
     w.router.o.sleep_idle_s = SLEEP_S;
     use(&w, "a");
     client *busy = ask(&w, "b");
@@ -420,14 +420,14 @@ static void a_model_sleeps_when_it_was_idle_long_enough(void **state) {
     kin_router_tick(&w.router, now + (kin_time)(2 * SLEEP_S) * 1000000000);
     assert_false(w.host.has_order); // b is busy
     finish(busy);
-    close_world(&w);
+    close_context(&w);
 }
 
 static void the_only_model_takes_any_name_if_it_is_to(void **state) {
     (void)state;
-    world w;
-    open_world(&w, 1, 8, false);
-    w.router.o.takes_any_name = true;
+    context w;
+    open_context(&w, 1, 8, false);
+    w.router.o.accepts_any_name = true;
     expect_refused(ask(&w, "d"), "404", "model 'd' not found"); // there are three models
     w.router.n = 1;
     client *c = ask(&w, "d");
@@ -435,45 +435,45 @@ static void the_only_model_takes_any_name_if_it_is_to(void **state) {
     obey(&w);
     expect_begun(&w, c, A);
     finish(c);
-    close_world(&w);
+    close_context(&w);
 }
 
 static void a_name_that_is_not_there_is_404(void **state) {
     (void)state;
-    world w;
-    open_world(&w, 1, 10, false);
+    context w;
+    open_context(&w, 1, 10, false);
     expect_refused(ask(&w, "nope"), " 404 ", "model_not_found");
     expect_refused(ask(&w, "a:other"), " 404 ", "a:other");
     expect_refused(ask(&w, "ab"), " 404 ", "'ab'");
     assert_false(w.host.has_order);
-    close_world(&w);
+    close_context(&w);
 }
 
 static void without_a_name_it_is_the_model_used_last_or_none(void **state) {
     (void)state;
-    world w;
-    open_world(&w, 2, 10, false);
+    context w;
+    open_context(&w, 2, 10, false);
     expect_refused(ask(&w, NULL), " 400 ", "several models");
     use(&w, "a");
     use(&w, "b");
     expect_begun(&w, ask(&w, NULL), B);
-    close_world(&w);
+    close_context(&w);
 }
 
 static void what_needs_no_model_in_memory_loads_none(void **state) {
     (void)state;
-    world w;
-    open_world(&w, 1, 10, false);
+    context w;
+    open_context(&w, 1, 10, false);
     w.needs = false;
     expect_begun(&w, ask(&w, "c"), C);
     assert_false(w.host.has_order);
-    close_world(&w);
+    close_context(&w);
 }
 
 static void so_many_requests_wait_and_further_ones_are_429(void **state) {
     (void)state;
-    world w;
-    open_world(&w, 1, 2, false);
+    context w;
+    open_context(&w, 1, 2, false);
     client *a = ask(&w, "a"), *b = ask(&w, "b"), *third = ask(&w, "b");
     expect_waits(a);
     expect_waits(b);
@@ -483,13 +483,13 @@ static void so_many_requests_wait_and_further_ones_are_429(void **state) {
     expect_waits(ask(&w, "c")); // the queue has room again
     expect_refused(ask(&w, "c"), " 429 ", "queue is full");
     expect_waits(b);
-    close_world(&w);
+    close_context(&w);
 }
 
 static void a_model_whose_file_was_removed_is_not_found(void **state) {
     (void)state;
-    world w;
-    open_world(&w, 1, 10, false);
+    context w;
+    open_context(&w, 1, 10, false);
     snprintf(w.files[0].path, sizeof w.files[0].path, "/none/of/that/name");
     client *a = ask(&w, "a");
     fail_to(&w, "No such file");
@@ -497,26 +497,26 @@ static void a_model_whose_file_was_removed_is_not_found(void **state) {
     expect_refused(ask(&w, "a"), " 404 ", "its file was removed");
     snprintf(w.files[0].path, sizeof w.files[0].path, "/.");
     expect_waits(ask(&w, "a")); // it is back
-    close_world(&w);
+    close_context(&w);
 }
 
 static void a_model_whose_file_was_removed_is_offered_no_more_once_the_files_were_looked_at(void **state) {
     (void)state;
-    world w;
-    open_world(&w, 1, 10, true);
+    context w;
+    open_context(&w, 1, 10, true);
     snprintf(w.files[A].path, sizeof w.files[A].path, "/none/of/that/name"); // the command line's model is its owner's
     snprintf(w.files[B].path, sizeof w.files[B].path, "/none/of/that/name");
-    kin_router_look_at_files(&w.router);
+    kin_router_check_files(&w.router);
     assert_false(w.router.models[A].is_gone);
     assert_false(kin_router_offers(&w.router.models[B]));
     assert_true(kin_router_offers(&w.router.models[C]));
-    close_world(&w);
+    close_context(&w);
 }
 
-static void all_who_wait_are_told_why_a_model_cannot_be_loaded(void **state) {
+static void all_waiting_requests_learn_why_a_model_cannot_be_loaded(void **state) {
     (void)state;
-    world w;
-    open_world(&w, 1, 10, false);
+    context w;
+    open_context(&w, 1, 10, false);
     client *first = ask(&w, "a"), *second = ask(&w, "a"), *b = ask(&w, "b");
     fail_to(&w, "its file is cut");
     expect_refused(first, " 500 ", "cannot load model 'a': its file is cut");
@@ -528,13 +528,13 @@ static void all_who_wait_are_told_why_a_model_cannot_be_loaded(void **state) {
     ask(&w, "a"); // a new request loads the model again
     obey(&w);
     expect_order(&w, A, true);
-    close_world(&w);
+    close_context(&w);
 }
 
-static void who_waits_too_long_is_503(void **state) {
+static void a_request_that_waits_too_long_is_503(void **state) {
     (void)state;
-    world w;
-    open_world(&w, 1, 10, false);
+    context w;
+    open_context(&w, 1, 10, false);
     client *a = ask(&w, "a");
     kin_router_tick(&w.router, kin_clock_now() + (kin_time)590e9);
     expect_waits(a);
@@ -543,7 +543,7 @@ static void who_waits_too_long_is_503(void **state) {
     assert_int_equal(w.router.n_waiting, 0);
     obey(&w); // the model is still loaded
     expect_begun(&w, ask(&w, "a"), A);
-    close_world(&w);
+    close_context(&w);
 }
 
 // ---- streams
@@ -554,7 +554,7 @@ static int count(const client *c, const char *words) {
     return n;
 }
 
-static void wait_for_waiters(const world *w, int n) {
+static void wait_for_waiters(const context *w, int n) {
     alarm(HANG_S);
     while (w->router.n_waiting < n) uv_run((uv_loop_t *)&w->loop, UV_RUN_ONCE);
     alarm(0);
@@ -562,10 +562,10 @@ static void wait_for_waiters(const world *w, int n) {
 
 static void a_stream_that_waits_is_kept_alive(void **state) {
     (void)state;
-    world w;
-    open_world(&w, 1, 10, false);
+    context w;
+    open_context(&w, 1, 10, false);
     w.format = &kin_format_messages;
-    w.router.o.world.ping_s = 30;
+    w.router.o.shared.ping_s = 30;
     client *stream = post(&w, "{\"model\":\"a\",\"stream\":true}"), *plain = post(&w, "{\"model\":\"a\",\"stream\":false}");
     client *own = post(&w, "{\"model\":\"a\",\"stream\":true,\"sse_ping_interval\":90}");
     client *none = post(&w, "{\"model\":\"a\",\"stream\":true,\"sse_ping_interval\":-1}");
@@ -589,22 +589,22 @@ static void a_stream_that_waits_is_kept_alive(void **state) {
     expect_begun(&w, none, A);
     assert_true(kin_http_has_begun(stream->x));
     assert_false(kin_http_has_begun(plain->x));
-    close_world(&w);
+    close_context(&w);
 }
 
 static void what_is_no_stream_of_events_is_sent_nothing(void **state) {
     static const kin_api_format *const formats[] = {NULL, &kin_format_ollama_chat};
     (void)state;
     for (int i = 0; i < 2; i++) {
-        world w;
-        open_world(&w, 1, 10, false);
+        context w;
+        open_context(&w, 1, 10, false);
         w.format = formats[i];
-        w.router.o.world.ping_s = 30;
+        w.router.o.shared.ping_s = 30;
         client *c = post(&w, "{\"model\":\"a\",\"stream\":true}");
         wait_for_waiters(&w, 1);
         kin_router_tick(&w.router, kin_clock_now() + (kin_time)100e9);
         expect_waits(c);
-        close_world(&w);
+        close_context(&w);
     }
 }
 
@@ -619,10 +619,10 @@ static void a_stream_that_has_begun_is_refused_by_an_event(void **state) {
                  {&kin_format_messages, "event: error\ndata: {\"type\":\"error\",\"error\":{"}};
     (void)state;
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
-        world w;
-        open_world(&w, 1, 10, false);
+        context w;
+        open_context(&w, 1, 10, false);
         w.format = cases[i].format;
-        w.router.o.world.ping_s = 30;
+        w.router.o.shared.ping_s = 30;
         client *c = post(&w, "{\"model\":\"a\",\"stream\":true}");
         wait_for_waiters(&w, 1);
         kin_router_tick(&w.router, kin_clock_now() + (kin_time)31e9);
@@ -630,7 +630,7 @@ static void a_stream_that_has_begun_is_refused_by_an_event(void **state) {
         expect_refused(c, "HTTP/1.1 200 ", cases[i].event);
         assert_int_equal(count(c, "its file is cut"), 1);
         assert_int_equal(count(c, "\r\n0\r\n\r\n"), 1); // the end of the stream
-        close_world(&w);
+        close_context(&w);
     }
 }
 
@@ -638,8 +638,8 @@ static void a_stream_that_has_begun_is_refused_by_an_event(void **state) {
 
 static void whoever_goes_away_does_not_wait_any_more(void **state) {
     (void)state;
-    world w;
-    open_world(&w, 1, 3, false);
+    context w;
+    open_context(&w, 1, 3, false);
     client *first = ask(&w, "a"), *second = ask(&w, "a"), *third = ask(&w, "a");
     disconnect(second); // in the middle of the queue
     assert_int_equal(w.router.n_waiting, 2);
@@ -649,13 +649,13 @@ static void whoever_goes_away_does_not_wait_any_more(void **state) {
     obey(&w);
     expect_begun(&w, fourth, A);
     assert_int_equal(w.n_begun, 1);
-    close_world(&w);
+    close_context(&w);
 }
 
-static void a_model_stays_when_nobody_waits_for_its_place(void **state) {
+static void a_model_stays_when_no_request_waits_for_its_place(void **state) {
     (void)state;
-    world w;
-    open_world(&w, 1, 10, false);
+    context w;
+    open_context(&w, 1, 10, false);
     client *a = ask(&w, "a");
     obey(&w);
     client *b = ask(&w, "b"), *later = ask(&w, "a");
@@ -666,30 +666,30 @@ static void a_model_stays_when_nobody_waits_for_its_place(void **state) {
     expect_begun(&w, ask(&w, "a"), A);
     finish(a);
     assert_false(w.host.has_order);
-    close_world(&w);
+    close_context(&w);
 }
 
 static void a_client_may_go_away_while_its_body_is_read(void **state) {
     (void)state;
-    world w;
-    open_world(&w, 1, 10, false);
+    context w;
+    open_context(&w, 1, 10, false);
     disconnect(post(&w, "{\"model\":\"a\"}"));
     alarm(HANG_S);
     uv_run(&w.loop, UV_RUN_DEFAULT);
     alarm(0);
     assert_int_equal(w.n_begun, 0);
     assert_false(w.host.has_order);
-    close_world(&w);
+    close_context(&w);
 }
 
-static void who_waits_when_the_server_ends_is_forgotten(void **state) {
+static void waiting_requests_are_forgotten_when_the_server_ends(void **state) {
     (void)state;
-    world w;
-    open_world(&w, 1, 10, false);
+    context w;
+    open_context(&w, 1, 10, false);
     ask(&w, "a");
     ask(&w, "b");
     post(&w, "{\"model\":\"c\"}"); // its body is still in the thread pool
-    close_world(&w);
+    close_context(&w);
     assert_int_equal(w.n_begun, 0);
 }
 
@@ -740,15 +740,15 @@ int main(void) {
         cmocka_unit_test(so_many_requests_wait_and_further_ones_are_429),
         cmocka_unit_test(a_model_whose_file_was_removed_is_not_found),
         cmocka_unit_test(a_model_whose_file_was_removed_is_offered_no_more_once_the_files_were_looked_at),
-        cmocka_unit_test(all_who_wait_are_told_why_a_model_cannot_be_loaded),
-        cmocka_unit_test(who_waits_too_long_is_503),
+        cmocka_unit_test(all_waiting_requests_learn_why_a_model_cannot_be_loaded),
+        cmocka_unit_test(a_request_that_waits_too_long_is_503),
         cmocka_unit_test(a_stream_that_waits_is_kept_alive),
         cmocka_unit_test(what_is_no_stream_of_events_is_sent_nothing),
         cmocka_unit_test(a_stream_that_has_begun_is_refused_by_an_event),
         cmocka_unit_test(whoever_goes_away_does_not_wait_any_more),
-        cmocka_unit_test(a_model_stays_when_nobody_waits_for_its_place),
+        cmocka_unit_test(a_model_stays_when_no_request_waits_for_its_place),
         cmocka_unit_test(a_client_may_go_away_while_its_body_is_read),
-        cmocka_unit_test(who_waits_when_the_server_ends_is_forgotten),
+        cmocka_unit_test(waiting_requests_are_forgotten_when_the_server_ends),
     };
     return cmocka_run_group_tests(tests, open_demo, close_demo);
 }

@@ -19,7 +19,7 @@
 #include "pipeline/scheduler.h"
 #include "pipeline/steps.h"
 
-enum { N_VOCAB = 2, N_CTX = 16384, N_BATCH = 512, MAX_MEMBERS = 8, MAX_PROMPT = 8192, MAX_MADE = 4000, MAX_TEXTS = 32 };
+enum { N_VOCAB = 2, N_CTX = 16384, N_BATCH = 512, MAX_MEMBERS = 8, MAX_PROMPT = 8192, MAX_MADE = 4000, MAX_REQUESTS = 32 };
 enum { WRONG_EVERY = 11, N_DRAFTED = 400 };
 static const double STEP_MS = 30, ROW_MS = 4, CHEAP_ROW_MS = 0.7, PASS_MS = 3;
 
@@ -197,7 +197,7 @@ int kin_prefix_pages_borders(kin_prefix_pages *pages, const kin_page_key *keys, 
 
 // ---- the draft model
 
-void kin_head_count_texts(kin_head *h, uint64_t n_begun, int n_running) {
+void kin_head_count_sequences(kin_head *h, uint64_t n_begun, int n_running) {
     (void)h, (void)n_begun, (void)n_running;
 }
 
@@ -211,22 +211,22 @@ kin_token_times kin_head_token_times(const kin_head_counts *counts) {
     return (kin_token_times){.compute_ns = (uint64_t)(t.head.compute_ms * 1e6)};
 }
 
-void kin_draft_model_end(kin_draft_model *m, uint64_t text) {
-    (void)m, (void)text;
+void kin_draft_model_end(kin_draft_model *m, uint64_t request) {
+    (void)m, (void)request;
 }
 
 static int32_t guess(int pos) {
     return pos % WRONG_EVERY != 0;
 }
 
-int kin_draft_model_n_known(const kin_draft_model *m, const kin_draft_wish *w) {
+int kin_draft_model_n_known(const kin_draft_model *m, const kin_draft_query *w) {
     for (int pos = m->base; pos < w->n; pos++) {
         if (w->tokens[pos] != guess(pos)) return 0;
     }
     return m->base > 0 && m->base <= w->n && m->end > w->n ? m->end - w->n : 0;
 }
 
-static void pass(kin_draft_model *m, const kin_draft_wish *w, kin_draft_spent *spent) {
+static void pass(kin_draft_model *m, const kin_draft_query *w, kin_draft_spent *spent) {
     bool is_first = kin_draft_model_n_known(m, w) == 0;
     if (is_first) m->base = m->end = w->n;
     m->end++;
@@ -236,15 +236,15 @@ static void pass(kin_draft_model *m, const kin_draft_wish *w, kin_draft_spent *s
     spent->n_passes++;
     if (is_first) {
         spent->first.took_s = PASS_MS / 1e3;
-        spent->first.n = spent->first.n_texts = 1;
+        spent->first.n = spent->first.n_sequences = 1;
     } else {
         spent->further.took_s += PASS_MS / 1e3;
         spent->further.n++;
-        spent->further.n_texts++;
+        spent->further.n_sequences++;
     }
 }
 
-kin_draft_spent kin_draft_model_propose(kin_draft_model *m, const kin_draft_wish *w, int n, const kin_draft_limits *l) {
+kin_draft_spent kin_draft_model_propose(kin_draft_model *m, const kin_draft_query *w, int n, const kin_draft_limits *l) {
     kin_draft_spent spent = {0};
     double chance = l->chances[0];
     assert_int_equal(n, 1);
@@ -256,7 +256,7 @@ kin_draft_spent kin_draft_model_propose(kin_draft_model *m, const kin_draft_wish
     return spent;
 }
 
-kin_draft_spent kin_draft_model_go_on(kin_draft_model *m, const kin_draft_wish *w, int n, const kin_draft_limits *l) {
+kin_draft_spent kin_draft_model_go_on(kin_draft_model *m, const kin_draft_query *w, int n, const kin_draft_limits *l) {
     kin_draft_spent spent = {0};
     assert_int_equal(n, 1);
     int n_known = kin_draft_model_n_known(m, w);
@@ -269,18 +269,18 @@ kin_draft_spent kin_draft_model_go_on(kin_draft_model *m, const kin_draft_wish *
 
 // ---- sequences
 
-typedef struct text {
+typedef struct request {
     int32_t prompt[MAX_PROMPT];
     int n_prompt, n_made, n_most;
     int n_read; // of the prompt
     double made_ms[MAX_MADE];
     bool has_ended;
-} text;
+} request;
 
-static text texts[MAX_TEXTS];
+static request requests[MAX_REQUESTS];
 
 static int32_t next(void *user, float *logits) {
-    text *x = user;
+    request *x = user;
     (void)logits;
     if (x->n_made == x->n_most) return KIN_GENERATION_NO_TOKEN;
     x->made_ms[x->n_made++] = t.now_ms;
@@ -289,13 +289,13 @@ static int32_t next(void *user, float *logits) {
 
 static void progress(void *user, int n_done, int n_cached) {
     (void)n_cached;
-    ((text *)user)->n_read = n_done;
+    ((request *)user)->n_read = n_done;
 }
 
 static void ended(void *user, kin_generation_end how, const kin_err *why) {
     (void)why;
     assert_int_equal(how, KIN_GENERATION_DONE);
-    ((text *)user)->has_ended = true;
+    ((request *)user)->has_ended = true;
 }
 
 static kin_prefix_pages *all_pages; // for kin_scheduler_options; not NULL: sequences are stored
@@ -305,7 +305,7 @@ static kin_scheduler *open_scheduler(int n_members, bool has_drafts) {
     kin_scheduler_options o = {.n_ctx = N_CTX,
                                .n_vocab = N_VOCAB,
                                .n_embd = N_VOCAB,
-                               .n_parallel = MAX_TEXTS,
+                               .n_parallel = MAX_REQUESTS,
                                .keeps = all_pages != NULL,
                                .pages = all_pages,
                                .draft_model = has_drafts ? &t.drafts : NULL,
@@ -313,7 +313,7 @@ static kin_scheduler *open_scheduler(int n_members, bool has_drafts) {
     kin_scheduler *s;
     kin_err err;
     memset(&t, 0, sizeof t);
-    memset(texts, 0, sizeof texts);
+    memset(requests, 0, sizeof requests);
     t.head = (kin_head){.n_members = n_members, .next = 1, .done = 1};
     for (int i = 0; i < n_members; i++) t.head.slowness[i] = 1;
     t.now_ms = 1000;
@@ -339,7 +339,7 @@ static void say_three(void *user, const int32_t *tokens, int n, int most, kin_dr
 
 static void submit(kin_scheduler *s, int i, int n_prompt, int n_most) {
     static const kin_draft_source silent = {say_nothing, NULL}, loud = {say_one, NULL};
-    text *x = &texts[i];
+    request *x = &requests[i];
     kin_generation *g;
     kin_err err;
     x->n_prompt = n_prompt;
@@ -366,20 +366,21 @@ static bool step(kin_scheduler *s) {
 // ---- claims
 
 // The next token follows the last piece of the other prompt round the ring, and does not wait until that piece is back.
-static void a_text_that_is_ready_follows_the_prompts_of_others(void **state) {
+static void a_sequence_that_is_ready_follows_the_prompts_of_others(void **state) {
     (void)state;
     enum { N_MEMBERS = 4 };
     for (int before = 0; before <= 1; before++) { // the sequence decodes before the prompt comes, or both come at once
         kin_scheduler *s = open_scheduler(N_MEMBERS, false);
         for (int n = 1; n <= N_MEMBERS; n++) kin_scheduler_set_in_flight(s, n, n);
         submit(s, 0, 40, MAX_MADE);
-        while (before && texts[0].n_made < 20) step(s);
+        while (before && requests[0].n_made < 20) step(s);
         submit(s, 1, 900, MAX_MADE);
-        while (texts[1].n_made == 0) step(s);
+        while (requests[1].n_made == 0) step(s);
         int n = 0; // tokens of the sequence before the prompt was computed
-        while (n < texts[0].n_made && texts[0].made_ms[n] < texts[1].made_ms[0]) n++;
-        while (texts[0].n_made <= n) step(s);
-        double until_ms = texts[1].made_ms[0] - texts[0].made_ms[n - 1], gap_ms = texts[0].made_ms[n] - texts[0].made_ms[n - 1];
+        while (n < requests[0].n_made && requests[0].made_ms[n] < requests[1].made_ms[0]) n++;
+        while (requests[0].n_made <= n) step(s);
+        double until_ms = requests[1].made_ms[0] - requests[0].made_ms[n - 1],
+               gap_ms = requests[0].made_ms[n] - requests[0].made_ms[n - 1];
         double most_ms = fmax(STEP_MS + ROW_MS, until_ms + (STEP_MS + ROW_MS) / 2);
         if (gap_ms > most_ms) fail_msg("the prompt is there after %.0f ms, the text went on after %.0f", until_ms, gap_ms);
         kin_scheduler_close(s);
@@ -387,24 +388,24 @@ static void a_text_that_is_ready_follows_the_prompts_of_others(void **state) {
 }
 
 // One step at a time suits the ring, as with streamed weights: sequences whose prompts are done first get no step of their own.
-static void texts_whose_prompts_end_one_after_another_go_on_together(void **state) {
+static void sequences_whose_prompts_end_one_after_another_go_on_together(void **state) {
     (void)state;
-    enum { N_MEMBERS = 4, N_TEXTS = 8, N_MADE = 10 };
+    enum { N_MEMBERS = 4, N_REQUESTS = 8, N_MADE = 10 };
     kin_scheduler *s = open_scheduler(N_MEMBERS, false);
-    for (int n = 1; n <= N_TEXTS; n++) kin_scheduler_set_in_flight(s, n, 1);
-    for (int i = 0; i < N_TEXTS; i++) submit(s, i, 10 + 8 * i, N_MADE);
+    for (int n = 1; n <= N_REQUESTS; n++) kin_scheduler_set_in_flight(s, n, 1);
+    for (int i = 0; i < N_REQUESTS; i++) submit(s, i, 10 + 8 * i, N_MADE);
     while (step(s)) continue;
     double first_ms = 0, last_ms = 0;
-    for (int i = 0; i < N_TEXTS; i++) {
-        if (i == 0 || texts[i].made_ms[0] < first_ms) first_ms = texts[i].made_ms[0];
-        last_ms = fmax(last_ms, texts[i].made_ms[0]);
+    for (int i = 0; i < N_REQUESTS; i++) {
+        if (i == 0 || requests[i].made_ms[0] < first_ms) first_ms = requests[i].made_ms[0];
+        last_ms = fmax(last_ms, requests[i].made_ms[0]);
     }
     assert_true(last_ms > first_ms); // several steps had their prompts
-    for (int i = 0; i < N_TEXTS; i++) {
+    for (int i = 0; i < N_REQUESTS; i++) {
         for (int k = 1; k < N_MADE; k++) {
-            double due_ms = last_ms + k * (STEP_MS + ROW_MS * N_TEXTS);
-            if (fabs(texts[i].made_ms[k] - due_ms) > 0.1)
-                fail_msg("token %d of text %d came after %.1f ms, not %.1f", k, i, texts[i].made_ms[k] - last_ms,
+            double due_ms = last_ms + k * (STEP_MS + ROW_MS * N_REQUESTS);
+            if (fabs(requests[i].made_ms[k] - due_ms) > 0.1)
+                fail_msg("token %d of text %d came after %.1f ms, not %.1f", k, i, requests[i].made_ms[k] - last_ms,
                          due_ms - last_ms);
         }
     }
@@ -414,23 +415,23 @@ static void texts_whose_prompts_end_one_after_another_go_on_together(void **stat
 // Devices read their weights for each step: prompts that come while the first step is in flight share the next one.
 static void prompts_that_come_one_by_one_share_a_step_behind_the_first(void **state) {
     (void)state;
-    enum { N_TEXTS = 7, N_PROMPT = 10, WORTH = 60 };
+    enum { N_REQUESTS = 7, N_PROMPT = 10, WORTH = 60 };
     static const struct {
         int worth;
         uint64_t n_steps;
-    } cases[] = {{0, N_TEXTS}, {WORTH, 3}}; // 10; then 30 and 30, half of what is worth a step
+    } cases[] = {{0, N_REQUESTS}, {WORTH, 3}}; // 10; then 30 and 30, half of what is worth a step
     for (size_t k = 0; k < sizeof cases / sizeof *cases; k++) {
         kin_scheduler *s = open_scheduler(4, false);
         t.head.chunk_worth = cases[k].worth;
-        for (int n = 1; n <= N_TEXTS; n++) kin_scheduler_set_in_flight(s, n, 1);
-        t.head.n_wakes = N_TEXTS;
-        for (int i = 0; i < N_TEXTS; i++) {
+        for (int n = 1; n <= N_REQUESTS; n++) kin_scheduler_set_in_flight(s, n, 1);
+        t.head.n_wakes = N_REQUESTS;
+        for (int i = 0; i < N_REQUESTS; i++) {
             submit(s, i, N_PROMPT, 2);
             step(s);
         }
         for (bool any = true; any;) {
             any = false;
-            for (int i = 0; i < N_TEXTS; i++) any = any || texts[i].n_made == 0;
+            for (int i = 0; i < N_REQUESTS; i++) any = any || requests[i].n_made == 0;
             if (any) step(s);
         }
         assert_int_equal(t.head.done - 1, cases[k].n_steps);
@@ -439,7 +440,7 @@ static void prompts_that_come_one_by_one_share_a_step_behind_the_first(void **st
     }
 }
 
-static double longest_gap_ms(const text *x, int first) {
+static double longest_gap_ms(const request *x, int first) {
     double longest = 0;
     for (int i = first > 0 ? first : 1; i < x->n_made; i++) longest = fmax(longest, x->made_ms[i] - x->made_ms[i - 1]);
     return longest;
@@ -448,17 +449,17 @@ static double longest_gap_ms(const text *x, int first) {
 // Each row makes a step longer by a tenth, as on two cores.
 static void a_prompt_makes_steps_longer_by_less_than_half(void **state) {
     (void)state;
-    enum { N_TEXTS = 2 };
+    enum { N_REQUESTS = 2 };
     kin_scheduler *s = open_scheduler(1, false);
-    for (int i = 0; i < N_TEXTS; i++) submit(s, i, 20, 300);
-    while (texts[N_TEXTS - 1].n_made < 20) step(s);
-    double steady_ms = texts[0].made_ms[texts[0].n_made - 1] - texts[0].made_ms[texts[0].n_made - 2];
-    int n = texts[0].n_made;
-    submit(s, N_TEXTS, 400, 2);
-    while (texts[N_TEXTS].n_made == 0) step(s);
-    double longest_ms = longest_gap_ms(&texts[0], n);
+    for (int i = 0; i < N_REQUESTS; i++) submit(s, i, 20, 300);
+    while (requests[N_REQUESTS - 1].n_made < 20) step(s);
+    double steady_ms = requests[0].made_ms[requests[0].n_made - 1] - requests[0].made_ms[requests[0].n_made - 2];
+    int n = requests[0].n_made;
+    submit(s, N_REQUESTS, 400, 2);
+    while (requests[N_REQUESTS].n_made == 0) step(s);
+    double longest_ms = longest_gap_ms(&requests[0], n);
     if (longest_ms > 1.41 * steady_ms) fail_msg("%.1f ms where %.1f are usual", longest_ms, steady_ms);
-    assert_true(texts[0].n_made - n < 400 / 2); // at least two prompt tokens in each step
+    assert_true(requests[0].n_made - n < 400 / 2); // at least two prompt tokens in each step
     kin_scheduler_close(s);
 }
 
@@ -468,10 +469,10 @@ static void after_slow_steps_pieces_are_those_of_quick_ones(void **state) {
     kin_scheduler *s = open_scheduler(1, false);
     t.head.n_slow = 5;
     submit(s, 0, 20, 100);
-    while (texts[0].n_made < 4) step(s);
+    while (requests[0].n_made < 4) step(s);
     submit(s, 1, 400, 2);
-    while (texts[0].n_made < 80) step(s);
-    double longest_ms = longest_gap_ms(&texts[0], 5), alone_ms = STEP_MS + ROW_MS;
+    while (requests[0].n_made < 80) step(s);
+    double longest_ms = longest_gap_ms(&requests[0], 5), alone_ms = STEP_MS + ROW_MS;
     if (longest_ms > 2 * alone_ms) fail_msg("%.1f ms where %.1f are usual", longest_ms, alone_ms);
     kin_scheduler_close(s);
 }
@@ -488,26 +489,26 @@ static double cycle_ms(int n_steps, int n_rows) {
     return fmax(sum, n_steps * most) * (STEP_MS + t.row_ms * n_rows);
 }
 
-// Returns the best rate of prompt tokens per ms beside n_texts sequences, if a cycle may take 1.4 times as long.
-static double best_rate(int n_texts) {
+// Returns the best rate of prompt tokens per ms beside n_sequences sequences, if a cycle may take 1.4 times as long.
+static double best_rate(int n_sequences) {
     double best = 0;
     for (int n_steps = 1; n_steps <= t.head.n_members; n_steps++) {
-        int n_rows = (n_texts + n_steps - 1) / n_steps;
+        int n_rows = (n_sequences + n_steps - 1) / n_steps;
         for (int n = 1; cycle_ms(n_steps, n_rows + n) <= 1.4 * cycle_ms(1, n_rows); n++)
             best = fmax(best, n_steps * n / cycle_ms(n_steps, n_rows + n));
     }
     return best;
 }
 
-static double plain_ms(int n_texts) {
-    int n_steps = n_texts < t.head.n_members ? n_texts : t.head.n_members;
-    return cycle_ms(n_steps, (n_texts + n_steps - 1) / n_steps);
+static double plain_ms(int n_sequences) {
+    int n_steps = n_sequences < t.head.n_members ? n_sequences : t.head.n_members;
+    return cycle_ms(n_steps, (n_sequences + n_steps - 1) / n_steps);
 }
 
-// A prompt of n tokens was read beside n_texts sequences from `begun_ms` on, when sequence 0 had n_made tokens.
-static void expect_good_pieces(const char *what, const text *prompt, int n, int n_texts, double begun_ms, int n_made) {
-    double took_ms = prompt->made_ms[0] - begun_ms, best_ms = n / best_rate(n_texts);
-    double longest_ms = longest_gap_ms(&texts[0], n_made), alone_ms = plain_ms(n_texts);
+// A prompt of n tokens was read beside n_sequences sequences from `begun_ms` on, when sequence 0 had n_made tokens.
+static void expect_good_pieces(const char *what, const request *prompt, int n, int n_sequences, double begun_ms, int n_made) {
+    double took_ms = prompt->made_ms[0] - begun_ms, best_ms = n / best_rate(n_sequences);
+    double longest_ms = longest_gap_ms(&requests[0], n_made), alone_ms = plain_ms(n_sequences);
     print_message("%s: %.2f of the shortest time; longest gap %.2f of the usual one\n", what, took_ms / best_ms,
                   longest_ms / alone_ms);
     if (took_ms > 1.5 * best_ms) fail_msg("%s: %.0f ms where %.0f are possible", what, took_ms, best_ms);
@@ -518,7 +519,7 @@ enum { LONG_PROMPT = 3000 };
 
 static void write_text_0(kin_scheduler *s) {
     submit(s, 0, 20, MAX_MADE);
-    while (texts[0].n_made < 20) step(s);
+    while (requests[0].n_made < 20) step(s);
 }
 
 // The scheduler was not told how many steps suit the ring.
@@ -533,16 +534,16 @@ static void pieces_of_a_prompt_suit_an_uneven_ring(void **state) {
             t.head.slowness[slow] = slowness[k];
             write_text_0(s);
             double begun_ms = t.now_ms;
-            int n_made = texts[0].n_made;
+            int n_made = requests[0].n_made;
             submit(s, 1, LONG_PROMPT, 2);
-            while (texts[1].n_made == 0) step(s);
-            expect_good_pieces(what, &texts[1], LONG_PROMPT, 1, begun_ms, n_made);
+            while (requests[1].n_made == 0) step(s);
+            expect_good_pieces(what, &requests[1], LONG_PROMPT, 1, begun_ms, n_made);
             kin_scheduler_close(s);
         }
     }
 }
 
-static void pieces_of_a_prompt_suit_texts_that_begin_meanwhile(void **state) {
+static void pieces_of_a_prompt_suit_sequences_that_begin_meanwhile(void **state) {
     (void)state;
     enum { N_SHORT = 8 };
     for (int n_members = 1; n_members <= 4; n_members += 3) {
@@ -553,27 +554,27 @@ static void pieces_of_a_prompt_suit_texts_that_begin_meanwhile(void **state) {
         submit(s, 1, LONG_PROMPT, 2);
         for (int i = 0; i < 20; i++) step(s);
         for (int i = 0; i < N_SHORT; i++) submit(s, 2 + i, 5, MAX_MADE);
-        while (texts[1 + N_SHORT].n_made == 0) step(s);
+        while (requests[1 + N_SHORT].n_made == 0) step(s);
         double begun_ms = t.now_ms;
-        int n_made = texts[0].n_made, n_left = LONG_PROMPT - texts[1].n_read;
-        while (texts[1].n_made == 0) step(s);
-        expect_good_pieces(what, &texts[1], n_left, 1 + N_SHORT, begun_ms, n_made);
+        int n_made = requests[0].n_made, n_left = LONG_PROMPT - requests[1].n_read;
+        while (requests[1].n_made == 0) step(s);
+        expect_good_pieces(what, &requests[1], n_left, 1 + N_SHORT, begun_ms, n_made);
         kin_scheduler_close(s);
     }
 }
 
-static void pieces_of_a_prompt_suit_the_texts_that_are_left(void **state) {
+static void pieces_of_a_prompt_suit_the_sequences_that_are_left(void **state) {
     (void)state;
     kin_scheduler *s = open_scheduler(1, false);
     submit(s, 0, 20, MAX_MADE);
-    for (int i = 2; i < MAX_TEXTS; i++) submit(s, i, 20, 100); // all of them end in the same step
-    while (texts[0].n_made < 20) step(s);
+    for (int i = 2; i < MAX_REQUESTS; i++) submit(s, i, 20, 100); // all of them end in the same step
+    while (requests[0].n_made < 20) step(s);
     submit(s, 1, LONG_PROMPT, 2);
-    while (!texts[2].has_ended) step(s);
+    while (!requests[2].has_ended) step(s);
     double begun_ms = t.now_ms;
-    int n_made = texts[0].n_made, n_left = LONG_PROMPT - texts[1].n_read;
-    while (texts[1].n_made == 0) step(s);
-    expect_good_pieces("texts have ended", &texts[1], n_left, 1, begun_ms, n_made);
+    int n_made = requests[0].n_made, n_left = LONG_PROMPT - requests[1].n_read;
+    while (requests[1].n_made == 0) step(s);
+    expect_good_pieces("texts have ended", &requests[1], n_left, 1, begun_ms, n_made);
     kin_scheduler_close(s);
 }
 
@@ -588,9 +589,9 @@ static void pieces_of_a_prompt_suit_a_member_that_gets_slower(void **state) {
         for (int i = 0; i < 40; i++) step(s);
         t.head.slowness[n_members / 2] = 3;
         double begun_ms = t.now_ms;
-        int n_made = texts[0].n_made + 3, n_left = LONG_PROMPT - texts[1].n_read; // behind the steps in flight, and these
-        while (texts[1].n_made == 0) step(s);
-        expect_good_pieces(what, &texts[1], n_left, 1, begun_ms, n_made);
+        int n_made = requests[0].n_made + 3, n_left = LONG_PROMPT - requests[1].n_read; // behind the steps in flight, and these
+        while (requests[1].n_made == 0) step(s);
+        expect_good_pieces(what, &requests[1], n_left, 1, begun_ms, n_made);
         kin_scheduler_close(s);
     }
 }
@@ -602,35 +603,35 @@ static void what_followed_prompts_is_no_usual_step(void **state) {
     for (int n = 1; n <= 4; n++) kin_scheduler_set_in_flight(s, n, n);
     submit(s, 0, 40, MAX_MADE);
     submit(s, 1, 4000, MAX_MADE);
-    while (texts[0].n_made < 3) step(s);
+    while (requests[0].n_made < 3) step(s);
     double begun_ms = t.now_ms;
     submit(s, 2, LONG_PROMPT, 2);
-    while (texts[2].n_made == 0) step(s);
-    expect_good_pieces("behind large pieces", &texts[2], LONG_PROMPT, 2, begun_ms, 4);
+    while (requests[2].n_made == 0) step(s);
+    expect_good_pieces("behind large pieces", &requests[2], LONG_PROMPT, 2, begun_ms, 4);
     kin_scheduler_close(s);
 }
 
 static void take_hidden(void *user, int pos, const float *rows, int n) {
     (void)rows;
-    ((text *)user)->n_read = pos + n;
+    ((request *)user)->n_read = pos + n;
 }
 
 // Steps with drafts never show the time of a step without them.
-static void hidden_states_are_computed_beside_texts_with_drafts(void **state) {
+static void hidden_states_are_computed_beside_sequences_with_drafts(void **state) {
     (void)state;
     enum { N_TOKENS = 20, MOST_MADE = 100 };
     draft_least = 1;
     for (int n_members = 1; n_members <= 4; n_members += 3) {
         kin_scheduler *s = open_scheduler(n_members, false);
-        text *x = &texts[2];
+        request *x = &requests[2];
         kin_generation *g;
         kin_err err;
         for (int i = 0; i < 2; i++) submit(s, i, 40, MAX_MADE);
-        while (texts[0].n_made < 100) step(s);
+        while (requests[0].n_made < 100) step(s);
         kin_generation_options o = {
             .prompt = x->prompt, .n_prompt = N_TOKENS, .no_cache = true, .hidden = take_hidden, .ended = ended, .user = x};
         assert_int_equal(kin_scheduler_submit(s, &o, &g, &err), 0);
-        while (!x->has_ended && texts[0].n_made < 100 + MOST_MADE) step(s);
+        while (!x->has_ended && requests[0].n_made < 100 + MOST_MADE) step(s);
         assert_true(x->has_ended);
         kin_scheduler_close(s);
     }
@@ -645,8 +646,8 @@ static double draft_text(int n_members, bool works_meanwhile) {
     submit(s, 0, 40, N_DRAFTED);
     while (step(s)) continue;
     kin_scheduler_close(s);
-    assert_int_equal(texts[0].n_made, N_DRAFTED);
-    return texts[0].made_ms[N_DRAFTED - 1] - texts[0].made_ms[0];
+    assert_int_equal(requests[0].n_made, N_DRAFTED);
+    return requests[0].made_ms[N_DRAFTED - 1] - requests[0].made_ms[0];
 }
 
 // With three drafted tokens, for example, and the guess behind them, the next drafts are known in seven of eleven steps.
@@ -667,7 +668,7 @@ static int n_steps_of_drafts(double row_ms, double compute_ms, int n_allowed) {
     kin_scheduler *s = open_scheduler(4, false);
     kin_generation *g;
     kin_err err;
-    text *x = &texts[0];
+    request *x = &requests[0];
     t.row_ms = row_ms;
     t.head.compute_ms = compute_ms;
     x->n_most = 400;
@@ -699,13 +700,13 @@ static void of_prompts_that_block_each_other_the_youngest_waits(void **state) {
     (void)state;
     kin_scheduler *s = open_scheduler(1, false);
     for (int i = 0; i < 3; i++) submit(s, i, MAX_PROMPT, 0);
-    while (!texts[0].has_ended || !texts[1].has_ended) {
-        assert_false(texts[2].has_ended);
+    while (!requests[0].has_ended || !requests[1].has_ended) {
+        assert_false(requests[2].has_ended);
         step(s);
     }
     assert_int_equal(kin_scheduler_get_stats(s).n_preempted, 1);
     while (step(s)) continue;
-    assert_true(texts[2].has_ended);
+    assert_true(requests[2].has_ended);
     kin_scheduler_close(s);
 }
 
@@ -716,12 +717,12 @@ static int n_loaded(double late_ms) {
     submit(s, 0, N_ALONE, 1); // less than a page: is computed, and shows how long a token takes
     double begun_ms = t.now_ms;
     while (step(s)) continue;
-    t.head.page_ms = (texts[0].made_ms[0] - begun_ms) / N_ALONE * KIN_KV_CELLS;
+    t.head.page_ms = (requests[0].made_ms[0] - begun_ms) / N_ALONE * KIN_KV_CELLS;
     t.head.load_ms = late_ms;
     t.now_ms += 10000; // nothing runs
     submit(s, 1, N_PROMPT, 1);
     while (step(s)) continue;
-    assert_int_equal(texts[1].n_made, 1);
+    assert_int_equal(requests[1].n_made, 1);
     assert_true(fabs(t.head.timeout_ms - (1000 + 2 * t.head.page_ms)) <= 1); // for two pages
     kin_scheduler_stats stats = kin_scheduler_get_stats(s);
     assert_int_equal(stats.n_loaded_tokens / KIN_KV_CELLS + (uint64_t)t.head.n_stored, N_PAGES); // loaded ones stay stored
@@ -756,20 +757,20 @@ static void a_member_waits_ten_seconds_for_pages_while_the_time_of_tokens_is_not
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_draft_model_goes_on_while_the_ring_computes),
-        cmocka_unit_test(a_text_that_is_ready_follows_the_prompts_of_others),
-        cmocka_unit_test(texts_whose_prompts_end_one_after_another_go_on_together),
+        cmocka_unit_test(a_sequence_that_is_ready_follows_the_prompts_of_others),
+        cmocka_unit_test(sequences_whose_prompts_end_one_after_another_go_on_together),
         cmocka_unit_test(prompts_that_come_one_by_one_share_a_step_behind_the_first),
         cmocka_unit_test(a_prompt_makes_steps_longer_by_less_than_half),
         cmocka_unit_test(after_slow_steps_pieces_are_those_of_quick_ones),
         cmocka_unit_test(what_followed_prompts_is_no_usual_step),
-        cmocka_unit_test(hidden_states_are_computed_beside_texts_with_drafts),
+        cmocka_unit_test(hidden_states_are_computed_beside_sequences_with_drafts),
         cmocka_unit_test(several_steps_at_once_have_a_draft_where_that_is_faster),
         cmocka_unit_test(of_prompts_that_block_each_other_the_youngest_waits),
         cmocka_unit_test(a_member_waits_ten_seconds_for_pages_while_the_time_of_tokens_is_not_known),
         cmocka_unit_test(pages_may_take_a_quarter_of_a_second_longer_than_computing),
         cmocka_unit_test(pieces_of_a_prompt_suit_an_uneven_ring),
-        cmocka_unit_test(pieces_of_a_prompt_suit_texts_that_begin_meanwhile),
-        cmocka_unit_test(pieces_of_a_prompt_suit_the_texts_that_are_left),
+        cmocka_unit_test(pieces_of_a_prompt_suit_sequences_that_begin_meanwhile),
+        cmocka_unit_test(pieces_of_a_prompt_suit_the_sequences_that_are_left),
         cmocka_unit_test(pieces_of_a_prompt_suit_a_member_that_gets_slower),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -48,7 +48,7 @@ static int close_session(void **state) {
 
 // ---- a service, and the loop's side of it
 
-typedef struct world {
+typedef struct context {
     kin_service *service;
     pthread_t thread;
     pthread_mutex_t mutex;
@@ -56,18 +56,18 @@ typedef struct world {
     bool has_woken;
     int n_begun;
     _Atomic(kin_job *) leaves; // is cancelled when the service next calls `wake`; NULL: none
-} world;
+} context;
 
-typedef struct text {
+typedef struct request {
     kin_job *job;
     int32_t made[MAX_MADE];
     int n_made, n_ended;
     kin_job_end how;
     float vector[N_EMBD]; // with pooling
-} text;
+} request;
 
 static void wake(void *user) {
-    world *w = user;
+    context *w = user;
     if (w->service) assert_true(kin_service_get_status(w->service).n_waiting >= 0);
     kin_job *leaves = atomic_exchange(&w->leaves, NULL);
     if (leaves) kin_service_cancel(w->service, leaves);
@@ -78,27 +78,27 @@ static void wake(void *user) {
 }
 
 static void on_begun(void *user) {
-    world *w = user;
+    context *w = user;
     assert_true(kin_service_get_status(w->service).is_up);
     w->n_begun++;
 }
 
 static void *run(void *user) {
     kin_err err;
-    assert_int_equal(kin_service_run(((world *)user)->service, &err), 0);
+    assert_int_equal(kin_service_run(((context *)user)->service, &err), 0);
     return NULL;
 }
 
-static void wait_for_news(world *w) {
+static void wait_for_news(context *w) {
     pthread_mutex_lock(&w->mutex);
     while (!w->has_woken) pthread_cond_wait(&w->woken, &w->mutex);
     w->has_woken = false;
     pthread_mutex_unlock(&w->mutex);
 }
 
-static void open_world(world *w, int n_parallel, int max_waiting, bool keeps) {
+static void open_context(context *w, int n_parallel, int max_waiting, bool keeps) {
     kin_err err;
-    *w = (world){0};
+    *w = (context){0};
     pthread_mutex_init(&w->mutex, NULL);
     kin_cond_init(&w->woken);
     kin_service_options o = {
@@ -110,13 +110,13 @@ static void open_world(world *w, int n_parallel, int max_waiting, bool keeps) {
     while (!kin_service_get_status(w->service).is_up) wait_for_news(w);
 }
 
-static void end_run(world *w) {
+static void end_run(context *w) {
     kin_service_stop(w->service);
     pthread_join(w->thread, NULL);
     assert_int_equal(w->n_begun, 1);
 }
 
-static void close_world(world *w) {
+static void close_context(context *w) {
     kin_service_close(w->service);
     pthread_cond_destroy(&w->woken);
     pthread_mutex_destroy(&w->mutex);
@@ -136,20 +136,20 @@ static kin_job_options options_of(int i, int n_predict) {
     return o;
 }
 
-static void submit(world *w, text *t, int i, int n_predict) {
+static void submit(context *w, request *t, int i, int n_predict) {
     kin_job_options o = options_of(i, n_predict);
     kin_err err;
-    *t = (text){0};
+    *t = (request){0};
     o.user = t;
     assert_int_equal(kin_job_new(&t->job, &o, &err), 0);
     kin_service_submit(w->service, t->job);
 }
 
-static int take_all(world *w) {
+static int take_all(context *w) {
     kin_job_event e;
     int n_ended = 0;
-    while (kin_service_take(w->service, &e)) {
-        text *t = e.user;
+    while (kin_service_pop(w->service, &e)) {
+        request *t = e.user;
         free(e.top);
         assert_int_equal(t->n_ended, 0);
         if (e.kind == KIN_JOB_TOKEN && t->n_made++ < MAX_MADE) t->made[t->n_made - 1] = e.id;
@@ -164,31 +164,31 @@ static int take_all(world *w) {
     return n_ended;
 }
 
-static void wait_for(world *w, int n) {
+static void wait_for(context *w, int n) {
     while ((n -= take_all(w)) > 0) wait_for_news(w);
 }
 
-static void wait_until_idle(world *w) {
+static void wait_until_idle(context *w) {
     kin_service_status status;
     while (status = kin_service_get_status(w->service), status.n_waiting + status.n_running > 0) wait_for_news(w);
 }
 
 // ---- claims
 
-static void at_once_64_texts_are_what_each_is_alone(void **state) {
+static void at_once_64_sequences_are_what_each_is_alone(void **state) {
     (void)state;
     enum { N = 64 };
-    static text alone[N], now[N];
-    world w;
-    open_world(&w, 1, 0, false);
+    static request alone[N], now[N];
+    context w;
+    open_context(&w, 1, 0, false);
     for (int i = 0; i < N; i++) {
         submit(&w, &alone[i], i, MAX_MADE);
         wait_for(&w, 1);
     }
     end_run(&w);
-    close_world(&w);
+    close_context(&w);
     for (int keeps = 0; keeps < 2; keeps++) {
-        open_world(&w, 32, N, keeps);
+        open_context(&w, 32, N, keeps);
         for (int i = 0; i < N; i++) submit(&w, &now[i], i, MAX_MADE);
         wait_for(&w, N);
         for (int i = 0; i < N; i++) {
@@ -196,7 +196,7 @@ static void at_once_64_texts_are_what_each_is_alone(void **state) {
             assert_memory_equal(now[i].made, alone[i].made, sizeof now[i].made);
         }
         end_run(&w);
-        close_world(&w);
+        close_context(&w);
     }
     assert_memory_not_equal(alone[0].made, alone[2].made, sizeof alone[0].made);
 }
@@ -204,26 +204,26 @@ static void at_once_64_texts_are_what_each_is_alone(void **state) {
 static void a_job_may_be_cancelled_before_it_was_seen(void **state) {
     (void)state;
     enum { ROUNDS = 300, N = 32 };
-    static text texts[N];
-    world w;
-    open_world(&w, 4, N, true);
+    static request requests[N];
+    context w;
+    open_context(&w, 4, N, true);
     for (int round = 0; round < ROUNDS; round++) {
         for (int i = 0; i < N; i++) {
-            submit(&w, &texts[i], i, ENDLESS); // otherwise one might end first
-            kin_service_cancel(w.service, texts[i].job);
+            submit(&w, &requests[i], i, ENDLESS); // otherwise one might end first
+            kin_service_cancel(w.service, requests[i].job);
         }
         wait_for(&w, N);
-        for (int i = 0; i < N; i++) assert_int_equal(texts[i].how, KIN_JOB_CANCELLED);
+        for (int i = 0; i < N; i++) assert_int_equal(requests[i].how, KIN_JOB_CANCELLED);
     }
     end_run(&w);
-    close_world(&w);
+    close_context(&w);
 }
 
 static void a_job_may_be_cancelled_when_its_end_was_not_yet_taken(void **state) {
     (void)state;
-    static text first, second;
-    world w;
-    open_world(&w, 2, 2, true);
+    static request first, second;
+    context w;
+    open_context(&w, 2, 2, true);
     submit(&w, &first, 0, 1);
     wait_until_idle(&w);
     kin_service_cancel(w.service, first.job);
@@ -233,24 +233,24 @@ static void a_job_may_be_cancelled_when_its_end_was_not_yet_taken(void **state) 
     wait_for(&w, 1);
     assert_int_equal(second.how, KIN_JOB_LENGTH);
     end_run(&w);
-    close_world(&w);
+    close_context(&w);
 }
 
 // The computing thread reports the prompt and the only token in one step, and looks for cancelled jobs after it. The job is freed
 // later here: one that is still listed shows without a reused address.
 static void a_job_that_is_cancelled_in_its_last_step_is_not_listed_any_more(void **state) {
     (void)state;
-    static text first, second;
+    static request first, second;
     kin_job_event e;
-    world w;
-    open_world(&w, 2, 2, true);
+    context w;
+    open_context(&w, 2, 2, true);
     kin_job_options o = options_of(0, 1);
     kin_err err;
     assert_int_equal(kin_job_new(&first.job, &o, &err), 0);
     atomic_store(&w.leaves, first.job);
     kin_service_submit(w.service, first.job);
     do {
-        while (!kin_service_take(w.service, &e)) wait_for_news(&w);
+        while (!kin_service_pop(w.service, &e)) wait_for_news(&w);
     } while (e.kind != KIN_JOB_ENDED);
     assert_null(atomic_load(&w.leaves));
     assert_int_equal(e.how, KIN_JOB_LENGTH);
@@ -259,80 +259,80 @@ static void a_job_that_is_cancelled_in_its_last_step_is_not_listed_any_more(void
     assert_int_equal(second.how, KIN_JOB_LENGTH);
     kin_job_free(first.job);
     end_run(&w);
-    close_world(&w);
+    close_context(&w);
 }
 
 static void jobs_that_leave_at_any_moment_leave_nothing_behind(void **state) {
     (void)state;
     enum { N = 200 };
-    static text texts[N];
-    world w;
+    static request requests[N];
+    context w;
     kin_rng rng;
     int n_ended = 0;
     kin_rng_seed(&rng, 1);
-    open_world(&w, 16, N, false);
+    open_context(&w, 16, N, false);
     for (int i = 0; i < N; i++) {
-        submit(&w, &texts[i], i, MAX_MADE);
+        submit(&w, &requests[i], i, MAX_MADE);
         int other = (int)(kin_rng_u64(&rng) % (uint64_t)(i + 1));
-        if (texts[other].job) kin_service_cancel(w.service, texts[other].job);
+        if (requests[other].job) kin_service_cancel(w.service, requests[other].job);
         if (kin_rng_u64(&rng) % 4 == 0) wait_for_news(&w);
         n_ended += take_all(&w);
     }
     for (int i = 0; i < N; i++) {
-        if (texts[i].job) kin_service_cancel(w.service, texts[i].job);
+        if (requests[i].job) kin_service_cancel(w.service, requests[i].job);
     }
     wait_for(&w, N - n_ended);
-    submit(&w, &texts[0], 0, 1); // one more step, after which the counts are final
+    submit(&w, &requests[0], 0, 1); // one more step, after which the counts are final
     wait_for(&w, 1);
     end_run(&w);
     kin_service_status status = kin_service_get_status(w.service);
     assert_int_equal(status.n_running + status.n_waiting, 0);
     assert_int_equal(status.scheduler.n_free_blocks, status.scheduler.n_blocks);
-    close_world(&w);
+    close_context(&w);
 }
 
 static void there_is_room_for_so_many_jobs(void **state) {
     (void)state;
-    static text texts[5];
-    world w;
-    open_world(&w, 2, 3, true);
+    static request requests[5];
+    context w;
+    open_context(&w, 2, 3, true);
     assert_int_equal(kin_service_max_jobs(w.service), 5);
-    for (int i = 0; i < 2; i++) submit(&w, &texts[i], i, MAX_MADE);
+    for (int i = 0; i < 2; i++) submit(&w, &requests[i], i, MAX_MADE);
     assert_false(kin_service_has_room(w.service, 6));
     wait_for(&w, 2);
     assert_true(kin_service_has_room(w.service, 5));
-    for (int i = 0; i < 5; i++) submit(&w, &texts[i], i, MAX_MADE);
+    for (int i = 0; i < 5; i++) submit(&w, &requests[i], i, MAX_MADE);
     wait_for(&w, 5);
     assert_true(kin_service_has_room(w.service, 5));
     end_run(&w);
-    close_world(&w);
+    close_context(&w);
 }
 
 static void what_comes_after_the_end_ends_at_once(void **state) {
     (void)state;
-    static text before, after;
-    world w;
-    open_world(&w, 2, 3, true);
+    static request before, after;
+    context w;
+    open_context(&w, 2, 3, true);
     submit(&w, &before, 0, MAX_MADE);
     end_run(&w);
     submit(&w, &after, 1, MAX_MADE);
     wait_for(&w, 2);
     assert_int_equal(before.n_ended, 1); // either generated or failed
     assert_int_equal(after.how, KIN_JOB_FAILED);
-    close_world(&w);
+    close_context(&w);
 }
 
 // A leak would be reported by LeakSanitizer.
-static void a_text_that_was_read_for_nobody_is_freed(void **state) {
+static void a_sequence_that_was_read_for_a_gone_request_is_freed(void **state) {
     (void)state;
-    static text first;
-    world w;
-    open_world(&w, 1, 1, true);
+    static request first;
+    context w;
+    open_context(&w, 1, 1, true);
     submit(&w, &first, 0, 1);
     wait_for(&w, 1);
-    assert_int_equal(kin_service_read_text(w.service, 0, NULL), 0);
+    assert_int_equal(kin_service_read_sequence(w.service, 0, NULL), 0);
     end_run(&w);
-    close_world(&w);
+    close_context(&w);
 }
 
 // ---- embeddings
@@ -343,12 +343,12 @@ static int32_t word(int i, int k) {
     return 300 + (i * 131 + k * k * 7) % 900;
 }
 
-static void submit_embedding(world *w, text *t, int i, int n, kin_pooling pooling) {
+static void submit_embedding(context *w, request *t, int i, int n, kin_pooling pooling) {
     kin_job_options o = {.n_prompt = n, .pooling = pooling, .n_probs = -1, .user = t};
     kin_err err;
     o.prompt = malloc((size_t)n * sizeof *o.prompt);
     for (int k = 0; k < n; k++) o.prompt[k] = word(i, k);
-    *t = (text){0};
+    *t = (request){0};
     assert_int_equal(kin_job_new(&t->job, &o, &err), 0);
     kin_service_submit(w->service, t->job);
 }
@@ -385,10 +385,10 @@ static void make_reference(float vectors[][N_EMBD], int i) {
 static void an_embedding_is_made_of_the_references_hidden_states(void **state) {
     (void)state;
     static float want[KIN_POOLING_CLS + 1][N_EMBD];
-    static text t;
-    world w;
+    static request t;
+    context w;
     make_reference(want, 1);
-    open_world(&w, 1, 1, true);
+    open_context(&w, 1, 1, true);
     for (kin_pooling pooling = KIN_POOLING_MEAN; pooling <= KIN_POOLING_CLS; pooling++) {
         submit_embedding(&w, &t, 1, N_WORDS, pooling);
         wait_for(&w, 1);
@@ -398,15 +398,15 @@ static void an_embedding_is_made_of_the_references_hidden_states(void **state) {
         assert_true(error < 0.08);
     }
     end_run(&w);
-    close_world(&w);
+    close_context(&w);
 }
 
 static void embeddings_that_lose_their_place_begin_again(void **state) {
     (void)state;
     enum { N = 4, N_LONG = 600 }; // there is room for three of them
-    static text alone[N], now[N];
-    world w;
-    open_world(&w, N, N, false);
+    static request alone[N], now[N];
+    context w;
+    open_context(&w, N, N, false);
     for (int i = 0; i < N; i++) {
         submit_embedding(&w, &alone[i], i, N_LONG, KIN_POOLING_MEAN + i % 3);
         wait_for(&w, 1);
@@ -419,19 +419,19 @@ static void embeddings_that_lose_their_place_begin_again(void **state) {
     }
     assert_true(kin_service_get_status(w.service).scheduler.n_preempted > 0);
     end_run(&w);
-    close_world(&w);
+    close_context(&w);
 }
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(at_once_64_texts_are_what_each_is_alone),
+        cmocka_unit_test(at_once_64_sequences_are_what_each_is_alone),
         cmocka_unit_test(a_job_may_be_cancelled_before_it_was_seen),
         cmocka_unit_test(a_job_may_be_cancelled_when_its_end_was_not_yet_taken),
         cmocka_unit_test(a_job_that_is_cancelled_in_its_last_step_is_not_listed_any_more),
         cmocka_unit_test(jobs_that_leave_at_any_moment_leave_nothing_behind),
         cmocka_unit_test(there_is_room_for_so_many_jobs),
         cmocka_unit_test(what_comes_after_the_end_ends_at_once),
-        cmocka_unit_test(a_text_that_was_read_for_nobody_is_freed),
+        cmocka_unit_test(a_sequence_that_was_read_for_a_gone_request_is_freed),
         cmocka_unit_test(an_embedding_is_made_of_the_references_hidden_states),
         cmocka_unit_test(embeddings_that_lose_their_place_begin_again),
     };

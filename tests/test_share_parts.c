@@ -22,7 +22,7 @@
 
 enum { N_LAYER = 2, N_TOKENS = 4, N_CTX = 64, N_BATCH = 16, TICKET = 3, N_RANKS = 2 };
 
-typedef struct world {
+typedef struct context {
     char folder[64], path[96];
     kin_model model;
     kin_manifest manifest;
@@ -33,7 +33,7 @@ typedef struct world {
     kin_arrival arrival;
     kin_message_pool *pool;
     atomic_bool stop;
-} world;
+} context;
 
 static void ok(int rc, const kin_err *err) {
     if (rc != 0) fail_msg("%s", err->text);
@@ -44,7 +44,7 @@ static kin_windows all_layers(void) {
 }
 
 // Copies the chunks of the share's slices. Returns the number of the model's other chunks.
-static uint32_t fill_parts(world *w) {
+static uint32_t fill_parts(context *w) {
     static uint8_t bytes[KIN_CHUNK_BYTES_MIN];
     kin_windows windows = all_layers();
     kin_missing_chunks missing;
@@ -65,8 +65,8 @@ static uint32_t fill_parts(world *w) {
     return n_absent;
 }
 
-static int open_world(void **state) {
-    world *w = *state = calloc(1, sizeof *w);
+static int open_context(void **state) {
+    context *w = *state = calloc(1, sizeof *w);
     kin_model_spec spec = kin_model_spec_defaults();
     kin_manifest_options o = kin_manifest_options_defaults();
     kin_share shares[N_RANKS];
@@ -97,8 +97,8 @@ static int open_world(void **state) {
     return 0;
 }
 
-static int close_world(void **state) {
-    world *w = *state;
+static int close_context(void **state) {
+    context *w = *state;
     char command[128];
     kin_message_pool_close(w->pool);
     kin_lazy_load_close(w->lazy_load);
@@ -111,7 +111,7 @@ static int close_world(void **state) {
     return system(command);
 }
 
-static kin_proto_plan plan_of(const world *w) {
+static kin_proto_plan plan_of(const context *w) {
     kin_proto_plan p = {.flags = KIN_PROTO_PLAN_REPACK,
                         .n_files = 1,
                         .file_size = {w->manifest.files[0].size},
@@ -137,7 +137,7 @@ static int add_nothing(void *user, float *x, int n_rows, int n_embd, kin_err *er
     return 0;
 }
 
-static kin_engine_instance_options options_of(world *w, bool in_parts) {
+static kin_engine_instance_options options_of(context *w, bool in_parts) {
     kin_engine_instance_options o = {
         .model_path = w->path, .n_threads = 2, .pool = w->pool, .stop = &w->stop, .sum = {.add = add_nothing}};
     if (!in_parts) return o;
@@ -147,7 +147,7 @@ static kin_engine_instance_options options_of(world *w, bool in_parts) {
     return o;
 }
 
-static void compute(world *w, const kin_engine_instance_options *o, float *x, kin_shard_stats *stats) {
+static void compute(context *w, const kin_engine_instance_options *o, float *x, kin_shard_stats *stats) {
     static const int32_t pos[N_TOKENS] = {0, 1, 2, 3};
     kin_batch batch = {.n_tokens = N_TOKENS, .pos = pos};
     kin_proto_plan plan = plan_of(w);
@@ -162,7 +162,7 @@ static void compute(world *w, const kin_engine_instance_options *o, float *x, ki
     kin_engine_instance_close(instance);
 }
 
-static void expect_same(world *w, const kin_engine_instance_options *o, kin_shard_stats *stats) {
+static void expect_same(context *w, const kin_engine_instance_options *o, kin_shard_stats *stats) {
     static float want[N_TOKENS * 256], got[N_TOKENS * 256];
     kin_engine_instance_options whole = options_of(w, false);
     assert_int_equal(w->model.hp.n_embd, 256);
@@ -174,14 +174,14 @@ static void expect_same(world *w, const kin_engine_instance_options *o, kin_shar
 // ---- the claims
 
 static void its_bits_are_those_of_the_whole_file(void **state) {
-    world *w = *state;
+    context *w = *state;
     kin_shard_stats s;
     kin_engine_instance_options o = options_of(w, true);
     expect_same(w, &o, &s);
 }
 
 // Returns memory for a shard of this plan with three quarters of its weights.
-static uint64_t little_memory(const world *w) {
+static uint64_t little_memory(const context *w) {
     kin_shard_options so = kin_shard_options_defaults(&w->model);
     uint64_t weights = 0;
     so.windows = all_layers();
@@ -196,7 +196,7 @@ static uint64_t little_memory(const world *w) {
 }
 
 static void what_streams_has_them_too(void **state) {
-    world *w = *state;
+    context *w = *state;
     kin_shard_stats s;
     kin_engine_instance_options o = options_of(w, true);
     o.memory = little_memory(w);
@@ -208,7 +208,7 @@ static void what_streams_has_them_too(void **state) {
 }
 
 static void it_is_packed_ahead_without_the_other_chunks(void **state) {
-    world *w = *state;
+    context *w = *state;
     kin_engine_instance_options o = options_of(w, true);
     kin_proto_plan plan = plan_of(w);
     kin_packed *held = NULL;
@@ -225,9 +225,9 @@ static void it_is_packed_ahead_without_the_other_chunks(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test_setup_teardown(its_bits_are_those_of_the_whole_file, open_world, close_world),
-        cmocka_unit_test_setup_teardown(what_streams_has_them_too, open_world, close_world),
-        cmocka_unit_test_setup_teardown(it_is_packed_ahead_without_the_other_chunks, open_world, close_world),
+        cmocka_unit_test_setup_teardown(its_bits_are_those_of_the_whole_file, open_context, close_context),
+        cmocka_unit_test_setup_teardown(what_streams_has_them_too, open_context, close_context),
+        cmocka_unit_test_setup_teardown(it_is_packed_ahead_without_the_other_chunks, open_context, close_context),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -22,12 +22,12 @@
 
 enum { N_X = 3, N_EMBD = 768, N_FF = 768, MAX_PARTS = 3, MAX_MADE = 16 };
 
-typedef struct world {
+typedef struct context {
     char folder[64], path[128], cache[128];
     kin_model model;
     kin_devices devices;
     bool streamed;
-} world;
+} context;
 
 static void ok(int rc, const kin_err *err) {
     if (rc != 0) fail_msg("%s", err->text);
@@ -74,8 +74,8 @@ static int remove_models(void **state) {
     return 0;
 }
 
-static world open_world(const char *arch, const char *mix, bool repack, bool streamed) {
-    world w = {.folder = "/tmp/kin-test-slices-XXXXXX", .streamed = streamed};
+static context open_context(const char *arch, const char *mix, bool repack, bool streamed) {
+    context w = {.folder = "/tmp/kin-test-slices-XXXXXX", .streamed = streamed};
     kin_err err;
     kin_device_options o = kin_device_options_defaults();
     assert_non_null(mkdtemp(w.folder));
@@ -89,7 +89,7 @@ static world open_world(const char *arch, const char *mix, bool repack, bool str
 }
 
 // Removes the cache's files. Returns how many of them are caches.
-static int empty_cache(const world *w) {
+static int empty_cache(const context *w) {
     int n = 0;
     DIR *dir = opendir(w->cache);
     for (struct dirent *e; dir && (e = readdir(dir));) {
@@ -103,14 +103,14 @@ static int empty_cache(const world *w) {
     return n;
 }
 
-static void close_world(world *w) {
+static void close_context(context *w) {
     kin_model_close(&w->model);
     kin_devices_close(&w->devices);
     empty_cache(w);
     assert_int_equal(rmdir(w->folder), 0);
 }
 
-static kin_weights_options options_of(const world *w, const kin_slices *slices) {
+static kin_weights_options options_of(const context *w, const kin_slices *slices) {
     kin_weights_options o = {.windows = kin_windows_one(0, 1, 0), .slices = *slices, .cache_dir = w->cache, .budget = UINT64_MAX};
     if (w->streamed) o.budget = kin_weights_cpu_bytes(&w->model, &o) * 3 / 4;
     return o;
@@ -132,7 +132,7 @@ static void free_seen(seen *s) {
 }
 
 // Multiplies like the model's graphs.
-static float *product(const world *w, struct ggml_tensor *weight) {
+static float *product(const context *w, struct ggml_tensor *weight) {
     struct ggml_init_params params = {.mem_size = 32 << 20};
     struct ggml_context *ctx = ggml_init(params);
     kin_graph g = {.ctx = ctx, .gf = ggml_new_graph(ctx), .hp = &w->model.hp, .kernels = w->devices.cpu.kernels, .n_threads = 1};
@@ -150,13 +150,13 @@ static float *product(const world *w, struct ggml_tensor *weight) {
     return copy;
 }
 
-static int compute_block_of(const world *w, int id) {
+static int compute_block_of(const context *w, int id) {
     kin_weight_block block = kin_weight_block_of(id);
     if (block == KIN_WEIGHT_BLOCK_ATTN) return 0;
     return block >= KIN_WEIGHT_BLOCK_FFN_DOWN ? kin_weights_n_compute_blocks(&w->model.hp, 0) - 1 : 1;
 }
 
-static void look(const world *w, kin_weights *weights, int i_compute_block, seen *s) {
+static void look(const context *w, kin_weights *weights, int i_compute_block, seen *s) {
     struct ggml_tensor *const *layer = kin_weights_layer(weights, 0);
     for (int id = 0; id < KIN_W_COUNT; id++) {
         struct ggml_tensor *t = layer[id];
@@ -174,7 +174,7 @@ static void look(const world *w, kin_weights *weights, int i_compute_block, seen
 }
 
 // Runs two passes: streamed weights are read again in the second one.
-static seen pass(const world *w, const kin_slices *slices, bool want_cached) {
+static seen pass(const context *w, const kin_slices *slices, bool want_cached) {
     seen s = {0};
     kin_weights *weights;
     kin_err err;
@@ -196,7 +196,7 @@ static seen pass(const world *w, const kin_slices *slices, bool want_cached) {
 }
 
 // Returns part i of n of every weight that can be split in this dimension.
-static kin_slices part_of(const world *w, kin_slice_dim dim, int i, int n) {
+static kin_slices part_of(const context *w, kin_slice_dim dim, int i, int n) {
     kin_slices s = {0};
     for (int id = 0; id < KIN_W_COUNT; id++) {
         const kin_gguf_tensor *t = w->model.layers[0].w[id];
@@ -223,7 +223,7 @@ static uint8_t *expected_bytes(const kin_gguf_tensor *t, const kin_slice *s, boo
     return panels;
 }
 
-static void expect_slice(const world *w, const kin_slices *slices, const seen *s) {
+static void expect_slice(const context *w, const kin_slices *slices, const seen *s) {
     for (int id = 0; id < KIN_W_COUNT; id++) {
         const kin_gguf_tensor *t = w->model.layers[0].w[id];
         if (!t) continue;
@@ -253,7 +253,7 @@ static int n_sliced(const kin_slices *slices) {
 }
 
 static void slice_all_ways(const char *arch, const char *mix, bool repack, bool streamed, int n_least) {
-    world w = open_world(arch, mix, repack, streamed);
+    context w = open_context(arch, mix, repack, streamed);
     const kin_slices full = {0};
     seen whole = pass(&w, &full, false);
     expect_slice(&w, &full, &whole);
@@ -270,7 +270,7 @@ static void slice_all_ways(const char *arch, const char *mix, bool repack, bool 
         }
     }
     free_seen(&whole);
-    close_world(&w);
+    close_context(&w);
 }
 
 static const char *const mixes[] = {"q4_k", "q6_k", "q8_0", "f16"};
@@ -300,7 +300,7 @@ static void slices_of_experts_are_a_piece_of_each(void **state) {
 
 static void each_slice_has_a_cache_of_its_own_and_finds_it_again(void **state) {
     (void)state;
-    world w = open_world("llama", "q4_k", true, true);
+    context w = open_context("llama", "q4_k", true, true);
     for (int again = 0; again < 2; again++) {
         for (int i = 0; i < 2; i++) {
             kin_slices rows = part_of(&w, KIN_SLICE_ROWS, i, 2), columns = part_of(&w, KIN_SLICE_COLUMNS, i, 3);
@@ -312,12 +312,12 @@ static void each_slice_has_a_cache_of_its_own_and_finds_it_again(void **state) {
         }
     }
     assert_int_equal(empty_cache(&w), 4);
-    close_world(&w);
+    close_context(&w);
 }
 
 static void slices_in_pieces_are_not_streamed_without_a_cache(void **state) {
     (void)state;
-    world w = open_world("llama", "f16", false, true);
+    context w = open_context("llama", "f16", false, true);
     kin_slices slices = part_of(&w, KIN_SLICE_COLUMNS, 0, 2);
     kin_weights_options o = options_of(&w, &slices);
     kin_weights *weights;
@@ -325,7 +325,7 @@ static void slices_in_pieces_are_not_streamed_without_a_cache(void **state) {
     o.cache_dir = NULL;
     assert_int_equal(kin_weights_open(&weights, &w.model, &w.devices, &o, &err), KIN_FAIL);
     assert_non_null(strstr(err.text, "prepacked cache"));
-    close_world(&w);
+    close_context(&w);
 }
 
 // ---- valid slices
@@ -373,7 +373,7 @@ static void parts_are_the_whole_without_gaps(void **state) {
 // ---- ranges of the file
 
 // Marks bytes of layer 0: 1 if they belong to the slices, 2 for padding after a tensor, which may be in a range.
-static uint8_t *mark_wanted(const world *w, const kin_slices *slices, uint64_t size) {
+static uint8_t *mark_wanted(const context *w, const kin_slices *slices, uint64_t size) {
     uint8_t *wanted = calloc(1, size);
     for (int id = 0; id < KIN_W_COUNT; id++) {
         const kin_gguf_tensor *t = w->model.layers[0].w[id];
@@ -391,7 +391,7 @@ static uint8_t *mark_wanted(const world *w, const kin_slices *slices, uint64_t s
     return wanted;
 }
 
-static void expect_ranges(const world *w, const kin_slices *slices) {
+static void expect_ranges(const context *w, const kin_slices *slices) {
     kin_range *ranges;
     size_t n;
     kin_err err;
@@ -412,7 +412,7 @@ static void ranges_of_slices_are_their_bytes_and_no_others(void **state) {
     (void)state;
     const char *const archs[] = {"llama", "qwen3moe"};
     for (int a = 0; a < 2; a++) {
-        world w = open_world(archs[a], "q4_k", true, false);
+        context w = open_context(archs[a], "q4_k", true, false);
         expect_ranges(&w, &(kin_slices){0});
         for (int d = KIN_SLICE_ROWS; d <= KIN_SLICE_COLUMNS; d++) {
             for (int i = 0; i < MAX_PARTS; i++) {
@@ -420,13 +420,13 @@ static void ranges_of_slices_are_their_bytes_and_no_others(void **state) {
                 expect_ranges(&w, &slices);
             }
         }
-        close_world(&w);
+        close_context(&w);
     }
 }
 
 static void ranges_of_a_slice_that_does_not_fit_are_refused(void **state) {
     (void)state;
-    world w = open_world("llama", "q4_k", true, false);
+    context w = open_context("llama", "q4_k", true, false);
     kin_ranges_wanted rw = {.layer_end = 1};
     kin_range *ranges;
     size_t n;
@@ -434,7 +434,7 @@ static void ranges_of_a_slice_that_does_not_fit_are_refused(void **state) {
     rw.slices.of[KIN_W_FFN_DOWN] = (kin_slice){KIN_SLICE_COLUMNS, 0, 100};
     assert_int_equal(kin_ranges_list(w.model.gguf, &rw, &ranges, &n, &err), KIN_FAIL);
     assert_non_null(strstr(err.text, "blk.0.ffn_down.weight"));
-    close_world(&w);
+    close_context(&w);
 }
 
 int main(void) {

@@ -29,22 +29,22 @@ static double experts_from_disk(int n) {
     return 0.020 + 0.100 * n;
 }
 
-typedef struct world {
+typedef struct context {
     double (*time_of)(int n_rows);
     double chance;
-    double noise;           // relative noise of step times
-    double pass_s;          // time of a draft model's pass; 0: drafts cost nothing
-    double catch_up_s;      // additional time of the first pass
-    bool goes_on;           // the draft model continues while a step is verified
-    int n_known;            // tokens that it has computed by then
-    int n_texts, n_unlucky; // n_unlucky: the number of tokens at the start that are always wrong
+    double noise;               // relative noise of step times
+    double pass_s;              // time of a draft model's pass; 0: drafts cost nothing
+    double catch_up_s;          // additional time of the first pass
+    bool goes_on;               // the draft model continues while a step is verified
+    int n_known;                // tokens that it has computed by then
+    int n_sequences, n_unlucky; // n_unlucky: the number of tokens at the start that are always wrong
     kin_rng rng;
     kin_speculation s;
     double took_s, n_written, n_drafted, drafting_s;
-} world;
+} context;
 
-static world make_world(double (*time_of)(int n_rows), double chance, int n_texts) {
-    world w = {.time_of = time_of, .chance = chance, .n_texts = n_texts};
+static context make_context(double (*time_of)(int n_rows), double chance, int n_sequences) {
+    context w = {.time_of = time_of, .chance = chance, .n_sequences = n_sequences};
     kin_rng_seed(&w.rng, 1);
     kin_speculation_init(&w.s);
     return w;
@@ -52,8 +52,8 @@ static world make_world(double (*time_of)(int n_rows), double chance, int n_text
 
 // Computes a draft by a draft model with the same confidence in each token. Returns the time, which includes a last token that
 // turns out not to be worth a row.
-static double compute(world *w, kin_draft *draft) {
-    kin_draft_limits l = kin_speculation_limit_model(&w->s, w->n_texts, KIN_DRAFT_MAX, w->n_texts, w->n_known);
+static double compute(context *w, kin_draft *draft) {
+    kin_draft_limits l = kin_speculation_limit_model(&w->s, w->n_sequences, KIN_DRAFT_MAX, w->n_sequences, w->n_known);
     double chance = 1;
     *draft = (kin_draft){.kind = KIN_DRAFT_MODEL};
     assert_true(l.most >= 0 && l.most <= KIN_DRAFT_MAX);
@@ -65,14 +65,14 @@ static double compute(world *w, kin_draft *draft) {
         if (chance < l.least[draft->n]) break;
         draft->n++;
     } while (draft->n < l.most && chance * l.mean_chance >= l.least[draft->n]);
-    if (w->n_known == 0) kin_speculation_learn_pass(&w->s, true, w->n_texts, w->pass_s + w->catch_up_s);
-    if (n_passes > (w->n_known == 0)) kin_speculation_learn_pass(&w->s, false, w->n_texts, w->pass_s);
+    if (w->n_known == 0) kin_speculation_learn_pass(&w->s, true, w->n_sequences, w->pass_s + w->catch_up_s);
+    if (n_passes > (w->n_known == 0)) kin_speculation_learn_pass(&w->s, false, w->n_sequences, w->pass_s);
     return n_passes * w->pass_s + (w->n_known == 0 ? w->catch_up_s : 0);
 }
 
 // Returns the number of tokens that the draft model computes while a step of took_s is verified.
-static int count_known(world *w, int n_drafted, double took_s) {
-    kin_draft_limits l = kin_speculation_limit_ahead(&w->s, w->n_texts, took_s);
+static int count_known(context *w, int n_drafted, double took_s) {
+    kin_draft_limits l = kin_speculation_limit_ahead(&w->s, w->n_sequences, took_s);
     int n_known = 0;
     double chance = pow(l.chances[0], n_drafted + 1);
     for (double left_s = took_s; l.most > 0 && left_s >= w->pass_s && chance >= l.least[0]; left_s -= w->pass_s, n_known++)
@@ -80,7 +80,7 @@ static int count_known(world *w, int n_drafted, double took_s) {
     return n_known;
 }
 
-static void verify(world *w, const kin_draft *d, int n) {
+static void verify(context *w, const kin_draft *d, int n) {
     bool accepted = true;
     w->n_written++;
     for (int i = 0; i < n && accepted; i++) {
@@ -99,34 +99,34 @@ static int n_of(uint32_t taken) {
     return n;
 }
 
-static void step(world *w) {
+static void step(context *w) {
     kin_draft draft = {.kind = KIN_DRAFT_NGRAM, .n = KIN_DRAFT_MAX};
-    const kin_draft *drafts[KIN_SPECULATION_MAX_TEXTS];
-    uint32_t taken[KIN_SPECULATION_MAX_TEXTS] = {0};
-    int n_rows = w->n_texts;
+    const kin_draft *drafts[KIN_SPECULATION_MAX_SEQUENCES];
+    uint32_t taken[KIN_SPECULATION_MAX_SEQUENCES] = {0};
+    int n_rows = w->n_sequences;
     double drafting_s = 0;
-    for (int i = 0; i < w->n_texts; i++) drafts[i] = &draft;
-    if (kin_speculation_wants(&w->s, w->n_texts)) {
+    for (int i = 0; i < w->n_sequences; i++) drafts[i] = &draft;
+    if (kin_speculation_wants(&w->s, w->n_sequences)) {
         if (w->pass_s > 0) drafting_s = compute(w, &draft);
-        if (draft.n > 0) kin_speculation_choose(&w->s, w->n_texts, KIN_DRAFT_MAX, drafts, w->n_texts, drafting_s, taken);
+        if (draft.n > 0) kin_speculation_choose(&w->s, w->n_sequences, KIN_DRAFT_MAX, drafts, w->n_sequences, drafting_s, taken);
     }
-    for (int i = 0; i < w->n_texts; i++) n_rows += n_of(taken[i]);
+    for (int i = 0; i < w->n_sequences; i++) n_rows += n_of(taken[i]);
     assert_true(n_rows <= KIN_SPECULATION_MAX_ROWS);
     double took = w->time_of(n_rows) * (1 + w->noise * kin_rng_unit(&w->rng));
     if (w->noise > 0 && kin_rng_u64(&w->rng) % 50 == 0) took *= 5; // another program had the processor
     kin_speculation_learn_time(&w->s, n_rows, took);
-    w->n_known = w->goes_on ? count_known(w, n_rows - w->n_texts, w->time_of(n_rows)) : 0;
-    for (int i = 0; i < w->n_texts; i++) verify(w, &draft, n_of(taken[i]));
+    w->n_known = w->goes_on ? count_known(w, n_rows - w->n_sequences, w->time_of(n_rows)) : 0;
+    for (int i = 0; i < w->n_sequences; i++) verify(w, &draft, n_of(taken[i]));
     w->took_s += w->time_of(n_rows) + drafting_s;
     w->drafting_s += drafting_s;
-    w->n_drafted += n_rows - w->n_texts;
+    w->n_drafted += n_rows - w->n_sequences;
 }
 
 // Returns the speed of n steps relative to that without drafts.
-static double gain_of(world *w, int n_steps) {
+static double gain_of(context *w, int n_steps) {
     w->took_s = w->n_written = w->n_drafted = w->drafting_s = 0;
     for (int i = 0; i < n_steps; i++) step(w);
-    return w->n_written / w->took_s * w->time_of(w->n_texts) / w->n_texts;
+    return w->n_written / w->took_s * w->time_of(w->n_sequences) / w->n_sequences;
 }
 
 // Returns the best gain for a chain of one text with all figures known.
@@ -150,8 +150,8 @@ static void wrong_drafts_cost_less_than_3_percent(void **state) {
     double (*const machines[])(int) = {memory_bound, compute_bound, disk_bound, experts_from_disk};
     for (int i = 0; i < 4; i++) {
         for (int noise = 0; noise < 2; noise++) {
-            for (int n_texts = 1; n_texts <= 8; n_texts += 7) {
-                world w = make_world(machines[i], 0, n_texts);
+            for (int n_sequences = 1; n_sequences <= 8; n_sequences += 7) {
+                context w = make_context(machines[i], 0, n_sequences);
                 w.noise = 0.3 * noise;
                 assert_true(gain_of(&w, 300) >= 0.97);
                 assert_true(gain_of(&w, 2000) >= 0.99);
@@ -165,22 +165,22 @@ static void right_drafts_gain_nearly_what_they_can(void **state) {
     double (*const machines[])(int) = {memory_bound, compute_bound, disk_bound, experts_from_disk};
     for (int i = 0; i < 4; i++) {
         for (double chance = 0.5; chance < 0.95; chance += 0.2) {
-            world w = make_world(machines[i], chance, 1);
+            context w = make_context(machines[i], chance, 1);
             gain_of(&w, 100);
             assert_true(gain_of(&w, 2000) >= 0.93 * best_gain(machines[i], chance));
             w.noise = 0.3;
             assert_true(gain_of(&w, 2000) >= 0.9 * best_gain(machines[i], chance));
         }
     }
-    world w = make_world(memory_bound, 0.8, 1);
+    context w = make_context(memory_bound, 0.8, 1);
     assert_true(gain_of(&w, 1000) > 2);
-    w = make_world(disk_bound, 0.8, 1);
+    w = make_context(disk_bound, 0.8, 1);
     assert_true(gain_of(&w, 1000) > 3.5);
 }
 
 static void where_each_row_costs_as_much_as_the_first_none_is_verified(void **state) {
     (void)state;
-    world w = make_world(experts_from_disk, 0.9, 1);
+    context w = make_context(experts_from_disk, 0.9, 1);
     gain_of(&w, 100);
     assert_true(gain_of(&w, 2000) >= 0.97);
     assert_true(w.n_drafted < 200);
@@ -188,7 +188,7 @@ static void where_each_row_costs_as_much_as_the_first_none_is_verified(void **st
 
 static void texts_that_change_are_noticed(void **state) {
     (void)state;
-    world w = make_world(memory_bound, 0, 1);
+    context w = make_context(memory_bound, 0, 1);
     gain_of(&w, 2000);
     w.chance = 0.9;
     gain_of(&w, 3000); // drafts are rarely tried by now
@@ -199,7 +199,7 @@ static void texts_that_change_are_noticed(void **state) {
 
 static void a_machine_that_changes_is_noticed(void **state) {
     (void)state;
-    world w = make_world(disk_bound, 0.8, 1);
+    context w = make_context(disk_bound, 0.8, 1);
     gain_of(&w, 500);
     w.time_of = compute_bound;
     gain_of(&w, 100);
@@ -211,7 +211,7 @@ static void a_machine_that_changes_is_noticed(void **state) {
 
 static void with_another_ring_times_are_measured_first(void **state) {
     (void)state;
-    world w = make_world(disk_bound, 0.9, 1);
+    context w = make_context(disk_bound, 0.9, 1);
     gain_of(&w, 200);
     w.time_of = experts_from_disk;
     kin_speculation_forget_times(&w.s);
@@ -227,18 +227,18 @@ static void a_draft_model_gains_nearly_what_it_can_and_never_loses(void **state)
     for (int i = 0; i < 4; i++) {
         double pass_s = machines[i](1) / (i == 2 ? 100 : 10);
         for (double chance = 0; chance < 1; chance += 0.3) {
-            world w = make_world(machines[i], chance, 1);
+            context w = make_context(machines[i], chance, 1);
             w.pass_s = pass_s;
             assert_true(gain_of(&w, 300) >= 0.97);
             assert_true(gain_of(&w, 2000) >= 0.9 * best_gain_with(machines[i], chance, pass_s));
             if (chance == 0) assert_true(w.drafting_s < 0.01 * w.took_s);
         }
     }
-    world w = make_world(memory_bound, 0.8, 4); // the passes of several texts are shared
+    context w = make_context(memory_bound, 0.8, 4); // the passes of several texts are shared
     w.pass_s = 0.002;
     gain_of(&w, 100);
     assert_true(gain_of(&w, 1000) > 1.2);
-    w = make_world(memory_bound, 0.9, 1);
+    w = make_context(memory_bound, 0.9, 1);
     w.pass_s = 0.020; // a draft model as large as the model
     gain_of(&w, 100);
     assert_true(gain_of(&w, 2000) >= 0.98);
@@ -252,7 +252,7 @@ static void a_draft_model_that_goes_on_meanwhile_gains_more(void **state) {
         double gains[2][4];
         for (int goes_on = 0; goes_on < 2; goes_on++) {
             for (int k = 0; k < 4; k++) {
-                world w = make_world(machines[i], 0.3 * k, 1);
+                context w = make_context(machines[i], 0.3 * k, 1);
                 w.goes_on = goes_on;
                 w.pass_s = 0.1 * machines[i](1);
                 gain_of(&w, 300);
@@ -280,7 +280,7 @@ static void a_pass_meanwhile_is_to_fit(void **state) {
 
 static void some_wrong_tokens_at_first_end_nothing(void **state) {
     (void)state;
-    world w = make_world(memory_bound, 0.7, 1);
+    context w = make_context(memory_bound, 0.7, 1);
     w.pass_s = 0.0028;
     w.n_unlucky = 2;
     gain_of(&w, 15);
@@ -294,7 +294,7 @@ static double rows_cost_a_sixth(int n) {
 // The first pass has two rows if a drafted token was accepted; its longer time must not count as the cost of a second token.
 static void a_first_pass_that_takes_longer_does_not_end_a_draft(void **state) {
     (void)state;
-    world w = make_world(rows_cost_a_sixth, 0.7, 1);
+    context w = make_context(rows_cost_a_sixth, 0.7, 1);
     w.pass_s = 0.0041;
     w.catch_up_s = 0.0015;
     gain_of(&w, 30);
@@ -334,7 +334,7 @@ static void several_steps_at_once_are_for_rings_whose_computing_is_the_limit(voi
     kin_speculation_init(&nothing_known);
     assert_false(kin_speculation_prefers_ahead(&nothing_known, &d, 31, 4, 0));
     for (int i = 0; i < 2; i++) {
-        world w = make_world(machines[i], 0.8, 1);
+        context w = make_context(machines[i], 0.8, 1);
         gain_of(&w, 500);
         for (int k = 0; k < 500; k++) kin_speculation_learn_token(&w.s, KIN_DRAFT_ORACLE, 0, false, k % 5 != 0);
         assert_true(kin_speculation_prefers_ahead(&w.s, &d, 31, 4, 0) == (i == 0));
@@ -350,7 +350,7 @@ static void several_steps_at_once_are_for_rings_whose_computing_is_the_limit(voi
 static void the_head_may_be_the_longest_stage_of_several_steps(void **state) {
     (void)state;
     kin_draft d = {.kind = KIN_DRAFT_ORACLE, .n = 20};
-    world w = make_world(compute_bound, 0.8, 1);
+    context w = make_context(compute_bound, 0.8, 1);
     gain_of(&w, 500);
     for (int k = 0; k < 500; k++) kin_speculation_learn_token(&w.s, KIN_DRAFT_ORACLE, 0, false, k % 5 != 0);
     assert_true(kin_speculation_prefers_ahead(&w.s, &d, 31, 4, 0.005));  // 5 tokens in 40 ms
@@ -360,10 +360,10 @@ static void the_head_may_be_the_longest_stage_of_several_steps(void **state) {
 
 static void many_texts_have_fewer_rows_to_spare(void **state) {
     (void)state;
-    world w = make_world(memory_bound, 0.8, 4);
+    context w = make_context(memory_bound, 0.8, 4);
     gain_of(&w, 100);
     assert_true(gain_of(&w, 1000) > 1.3);
-    w = make_world(memory_bound, 0.8, KIN_SPECULATION_MAX_ROWS);
+    w = make_context(memory_bound, 0.8, KIN_SPECULATION_MAX_ROWS);
     gain_of(&w, 100);
     assert_true(w.n_drafted == 0);
 }

@@ -55,20 +55,20 @@ static int remove_model(void **state) {
 
 // ---- sequences
 
-typedef struct text {
+typedef struct request {
     int32_t prompt[MAX_PROMPT], made[MAX_MADE];
     int n_prompt, n_made, n_most, n_cached, n_ended;
-    uint64_t logits;          // hash of all its logits
-    const struct text *known; // its final output, from which drafts are made; NULL: no drafts
+    uint64_t logits;             // hash of all its logits
+    const struct request *known; // its final output, from which drafts are made; NULL: no drafts
     kin_rng rng;
     kin_draft_source source;
     kin_draft_counts drafts;
     kin_generation_end how;
     kin_generation *g;
-} text;
+} request;
 
 static int32_t next(void *user, float *logits) {
-    text *t = user;
+    request *t = user;
     int32_t best = 0;
     t->logits = kin_hash64(logits, N_VOCAB * sizeof *logits, t->logits);
     if (t->n_made == t->n_most) return KIN_GENERATION_NO_TOKEN;
@@ -78,11 +78,11 @@ static int32_t next(void *user, float *logits) {
 
 static void progress(void *user, int n_done, int n_cached) {
     (void)n_done;
-    ((text *)user)->n_cached = n_cached;
+    ((request *)user)->n_cached = n_cached;
 }
 
 static void ended(void *user, kin_generation_end how, const kin_err *why) {
-    text *t = user;
+    request *t = user;
     if (why) print_message("%s\n", why->text);
     t->n_ended++;
     t->how = how;
@@ -90,7 +90,7 @@ static void ended(void *user, kin_generation_end how, const kin_err *why) {
 
 // Drafts as many tokens as allowed, each right in two of three cases, with branches.
 static void propose(void *user, const int32_t *tokens, int n, int most, kin_draft *out) {
-    text *t = user;
+    request *t = user;
     const int at = n - t->n_prompt;
     (void)tokens;
     *out = (kin_draft){.kind = KIN_DRAFT_ORACLE, .n = most};
@@ -102,17 +102,17 @@ static void propose(void *user, const int32_t *tokens, int n, int most, kin_draf
 }
 
 // The first n_shared tokens are the same for all seeds.
-static void make_text(text *t, int seed, int n_shared, int n_prompt, int n_made) {
-    *t = (text){.n_prompt = n_prompt, .n_most = n_made};
+static void make_request(request *t, int seed, int n_shared, int n_prompt, int n_made) {
+    *t = (request){.n_prompt = n_prompt, .n_most = n_made};
     for (int i = 0; i < n_prompt; i++) t->prompt[i] = ((i < n_shared ? 1 : seed) * (i + 7) * 37 + i / 3) % N_VOCAB;
 }
 
-typedef struct world {
+typedef struct context {
     kin_thread_ring *ring;
     kin_scheduler *s;
-} world;
+} context;
 
-static world open_world(int n_members, int n_rounds, int n_ctx, int n_parallel) {
+static context open_context(int n_members, int n_rounds, int n_ctx, int n_parallel) {
     kin_thread_ring_options o = {.n_members = n_members, .n_batch = N_BATCH, .n_ctx = n_ctx, .n_steps = n_members > 1 ? 8 : 1};
     for (int i = 0; i < n_members; i++) o.shares[i] = (kin_layer_share){N_LAYER / n_members / n_rounds, 0};
     kin_scheduler_options so = {.n_ctx = n_ctx,
@@ -121,7 +121,7 @@ static world open_world(int n_members, int n_rounds, int n_ctx, int n_parallel) 
                                 .n_parallel = n_parallel,
                                 .keeps = true,
                                 .draft_least = KIN_DRAFT_MAX};
-    world w;
+    context w;
     kin_err err;
     if (kin_thread_ring_open(&w.ring, model_path, &o, &err) != 0) fail_msg("%s", err.text);
     assert_int_equal(kin_thread_ring_n_rounds(w.ring), n_rounds);
@@ -131,12 +131,12 @@ static world open_world(int n_members, int n_rounds, int n_ctx, int n_parallel) 
     return w;
 }
 
-static void close_world(world *w) {
+static void close_context(context *w) {
     kin_scheduler_close(w->s);
     kin_thread_ring_close(w->ring);
 }
 
-static void submit(world *w, text *t) {
+static void submit(context *w, request *t) {
     kin_generation_options o = {.prompt = t->prompt,
                                 .n_prompt = t->n_prompt,
                                 .next = next,
@@ -151,21 +151,21 @@ static void submit(world *w, text *t) {
     if (kin_scheduler_submit(w->s, &o, &t->g, &err) != 0) fail_msg("%s", err.text);
 }
 
-static void run(world *w) {
+static void run(context *w) {
     kin_err err;
     for (bool busy = true; busy;)
         if (kin_scheduler_step(w->s, &busy, &err) != 0) fail_msg("%s", err.text);
 }
 
-static void run_alone(const text *t, text *alone) {
-    world w = open_world(1, 1, N_CTX, 1);
+static void run_alone(const request *t, request *alone) {
+    context w = open_context(1, 1, N_CTX, 1);
     *alone = *t;
     submit(&w, alone);
     run(&w);
-    close_world(&w);
+    close_context(&w);
 }
 
-static void expect_same(const text *a, const text *b) {
+static void expect_same(const request *a, const request *b) {
     assert_int_equal(a->n_ended, 1);
     assert_int_equal(a->how, KIN_GENERATION_DONE);
     assert_int_equal(a->n_made, b->n_made);
@@ -175,45 +175,45 @@ static void expect_same(const text *a, const text *b) {
 
 // ---- tests
 
-enum { N_TEXTS = 5 };
+enum { N_REQUESTS = 5 };
 
 static void check_beside_each_other(int n_members, int n_rounds, int n_ctx) {
-    static text texts[N_TEXTS], alone[N_TEXTS];
-    for (int i = 0; i < N_TEXTS; i++) {
-        make_text(&texts[i], 3 + i, i % 2 ? 200 : 0, 210 + 3 * i, MAX_MADE - i);
-        run_alone(&texts[i], &alone[i]);
+    static request requests[N_REQUESTS], alone[N_REQUESTS];
+    for (int i = 0; i < N_REQUESTS; i++) {
+        make_request(&requests[i], 3 + i, i % 2 ? 200 : 0, 210 + 3 * i, MAX_MADE - i);
+        run_alone(&requests[i], &alone[i]);
     }
-    world w = open_world(n_members, n_rounds, n_ctx, 4);
-    for (int i = 0; i < N_TEXTS; i++) submit(&w, &texts[i]);
+    context w = open_context(n_members, n_rounds, n_ctx, 4);
+    for (int i = 0; i < N_REQUESTS; i++) submit(&w, &requests[i]);
     run(&w);
-    for (int i = 0; i < N_TEXTS; i++) expect_same(&texts[i], &alone[i]);
-    close_world(&w);
+    for (int i = 0; i < N_REQUESTS; i++) expect_same(&requests[i], &alone[i]);
+    close_context(&w);
 }
 
-static void texts_beside_each_other_are_those_alone(void **state) {
+static void sequences_beside_each_other_are_those_alone(void **state) {
     (void)state;
     check_beside_each_other(1, 1, N_CTX);
 }
 
-static void a_ring_in_two_rounds_gives_the_texts_of_one_machine(void **state) {
+static void a_ring_in_two_rounds_gives_the_sequences_of_one_machine(void **state) {
     (void)state;
     check_beside_each_other(3, 1, N_CTX);
     check_beside_each_other(3, 2, N_CTX);
 }
 
-static void texts_that_were_preempted_are_the_same(void **state) {
+static void sequences_that_were_preempted_are_the_same(void **state) {
     (void)state;
     check_beside_each_other(1, 1, 640);
 }
 
-static void drafts_change_no_text(void **state) {
-    static text t, alone;
+static void drafts_change_no_sequence(void **state) {
+    static request t, alone;
     (void)state;
-    make_text(&t, 5, 0, 100, MAX_MADE);
+    make_request(&t, 5, 0, 100, MAX_MADE);
     run_alone(&t, &alone);
     for (int n_members = 1; n_members <= 3; n_members += 2) {
-        text with = t;
-        world w = open_world(n_members, 1, N_CTX, 1);
+        request with = t;
+        context w = open_context(n_members, 1, N_CTX, 1);
         with.known = &alone;
         submit(&w, &with);
         run(&w);
@@ -221,16 +221,16 @@ static void drafts_change_no_text(void **state) {
         const uint64_t n = with.drafts.drafted[KIN_DRAFT_ORACLE], n_right = with.drafts.accepted[KIN_DRAFT_ORACLE];
         assert_true(n_right > 5 && n > n_right);
         assert_int_equal(with.drafts.branches, 0);
-        close_world(&w);
+        close_context(&w);
     }
 }
 
 // The next turn of a conversation has another text behind the prompt: all of the prompt but its end is reused.
 static void a_next_turn_begins_near_the_end_of_the_prompt(void **state) {
-    static text first, second, third, alone;
+    static request first, second, third, alone;
     (void)state;
-    make_text(&first, 7, 0, 400, MAX_MADE);
-    world w = open_world(1, 1, N_CTX, 2);
+    make_request(&first, 7, 0, 400, MAX_MADE);
+    context w = open_context(1, 1, N_CTX, 2);
     submit(&w, &first);
     run(&w);
     second = first;
@@ -247,24 +247,24 @@ static void a_next_turn_begins_near_the_end_of_the_prompt(void **state) {
     run(&w);
     assert_int_equal(third.n_cached, 512);
     expect_same(&third, &alone);
-    close_world(&w);
+    close_context(&w);
 }
 
 // Where two prompts have parted, a third one begins.
 static void a_third_prompt_begins_where_two_parted(void **state) {
-    static text texts[3], alone;
+    static request requests[3], alone;
     (void)state;
-    world w = open_world(1, 1, N_CTX, 1);
+    context w = open_context(1, 1, N_CTX, 1);
     for (int i = 0; i < 3; i++) {
-        make_text(&texts[i], 11 + i, 300, 500, 4);
-        run_alone(&texts[i], &alone);
-        submit(&w, &texts[i]);
+        make_request(&requests[i], 11 + i, 300, 500, 4);
+        run_alone(&requests[i], &alone);
+        submit(&w, &requests[i]);
         run(&w);
-        expect_same(&texts[i], &alone);
+        expect_same(&requests[i], &alone);
     }
-    assert_int_equal(texts[1].n_cached, 0);
-    assert_int_equal(texts[2].n_cached, 256);
-    close_world(&w);
+    assert_int_equal(requests[1].n_cached, 0);
+    assert_int_equal(requests[2].n_cached, 256);
+    close_context(&w);
 }
 
 // ---- the table
@@ -313,18 +313,18 @@ static void a_state_goes_back_only_within_its_log(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_state_goes_back_only_within_its_log),
-        cmocka_unit_test(texts_beside_each_other_are_those_alone),
-        cmocka_unit_test(a_ring_in_two_rounds_gives_the_texts_of_one_machine),
-        cmocka_unit_test(texts_that_were_preempted_are_the_same),
-        cmocka_unit_test(drafts_change_no_text),
+        cmocka_unit_test(sequences_beside_each_other_are_those_alone),
+        cmocka_unit_test(a_ring_in_two_rounds_gives_the_sequences_of_one_machine),
+        cmocka_unit_test(sequences_that_were_preempted_are_the_same),
+        cmocka_unit_test(drafts_change_no_sequence),
         cmocka_unit_test(a_next_turn_begins_near_the_end_of_the_prompt),
         cmocka_unit_test(a_third_prompt_begins_where_two_parted),
     };
     const struct CMUnitTest of_convolutions[] = {
-        cmocka_unit_test(texts_beside_each_other_are_those_alone),
-        cmocka_unit_test(a_ring_in_two_rounds_gives_the_texts_of_one_machine),
-        cmocka_unit_test(texts_that_were_preempted_are_the_same),
-        cmocka_unit_test(drafts_change_no_text),
+        cmocka_unit_test(sequences_beside_each_other_are_those_alone),
+        cmocka_unit_test(a_ring_in_two_rounds_gives_the_sequences_of_one_machine),
+        cmocka_unit_test(sequences_that_were_preempted_are_the_same),
+        cmocka_unit_test(drafts_change_no_sequence),
         cmocka_unit_test(a_next_turn_begins_near_the_end_of_the_prompt),
         cmocka_unit_test(a_third_prompt_begins_where_two_parted),
     };

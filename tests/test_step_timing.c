@@ -159,7 +159,7 @@ static kin_message_buffer *pack(desk *d, uint64_t step, int round, int first, in
 static void take(desk *d, kin_message_buffer *buffer) {
     kin_err err;
     kin_metrics_begin(d->metrics, buffer, d->instance);
-    if (kin_worker_take(kin_engine_instance_worker(d->instance), &buffer, &err) != 0) fail_msg("%s", err.text);
+    if (kin_worker_handle(kin_engine_instance_worker(d->instance), &buffer, &err) != 0) fail_msg("%s", err.text);
     kin_metrics_end(d->metrics, d->instance);
 }
 
@@ -192,13 +192,13 @@ static void a_device_knows_what_its_tokens_take(void **state) {
     for (int i = 1; i < KIN_STEP_TIMING_LEAST; i++) give_step(&d, 1);
     kin_proto_status s = status_of(&d);
     assert_true(s.token_compute_ns > 0 && s.token_stall_ns == 0 && s.token_disk_ns == 0 && s.token_disk_bytes == 0);
-    kin_metrics_take_instance(d.metrics);
+    kin_metrics_reset_instance(d.metrics);
     assert_int_equal(status_of(&d).token_compute_ns, 0);
     close_desk(&d);
 }
 
 // The last chunk of a prompt may have one token, while other chunks are in flight.
-static void steps_that_are_on_their_way_together_are_no_tokens(void **state) {
+static void steps_in_flight_together_are_no_tokens(void **state) {
     (void)state;
     desk d;
     open_desk(&d);
@@ -236,12 +236,12 @@ static void a_step_that_a_later_one_forgets_is_not_computed(void **state) {
     take(&d, waiting[0]);
     assert_int_equal(n_dropped(&d), 0);
     waiting[2]->frame.epoch = 1;
-    assert_ptr_equal(kin_message_queue_take(d.in, 0), waiting[1]);
+    assert_ptr_equal(kin_message_queue_pop(d.in, 0), waiting[1]);
     take(&d, waiting[1]);
     assert_int_equal(n_dropped(&d), 1);
     assert_int_equal(waiting[1]->frame.length, length);
     assert_memory_equal(waiting[1]->payload, came, length); // the dropped step is passed on unchanged
-    assert_ptr_equal(kin_message_queue_take(d.in, 0), waiting[2]);
+    assert_ptr_equal(kin_message_queue_pop(d.in, 0), waiting[2]);
     kin_message_buffer *same = pack(&other, 11, 0, 8, 1, 8);
     take(&d, waiting[2]);
     take(&other, same);
@@ -264,7 +264,7 @@ static void dropped_steps_are_no_tokens(void **state) {
         kin_message_buffer *lost = pack(&d, step, 0, 0, 1, 0), *last = pack(&d, step + 1, 0, 0, 2, 0);
         kin_message_queue_put(d.in, last);
         take(&d, lost);
-        assert_ptr_equal(kin_message_queue_take(d.in, 0), last);
+        assert_ptr_equal(kin_message_queue_pop(d.in, 0), last);
         kin_message_pool_give(d.pool, lost);
         kin_message_pool_give(d.pool, last);
     }
@@ -281,7 +281,7 @@ static bool keeps_page(desk *d, uint64_t step, uint8_t name) {
     const kin_batch batch = {.pages = &r};
     const kin_hop hop = {.step = step + 1, .n_good = 1};
     kin_message_buffer *pages = kin_steps_pack_pages(d->pool, 1, &hop, &batch);
-    assert_int_equal(kin_worker_take(kin_engine_instance_worker(d->instance), &pages, &err), 0);
+    assert_int_equal(kin_worker_handle(kin_engine_instance_worker(d->instance), &pages, &err), 0);
     assert_int_equal(kin_proto_decode_pages(pages->payload, pages->frame.length, &m, &err), 0);
     kin_message_pool_give(d->pool, pages);
     return m.n_good == 1;
@@ -307,7 +307,7 @@ static void pages_of_a_dropped_step_are_not_kept(void **state) {
         if (how == HAS_COME_SINCE) kin_message_queue_put(d.in, later);
         assert_int_equal(n_dropped(&d), how == WAITS);
         assert_int_equal(keeps_page(&d, step, (uint8_t)(1 + how)), how != WAITS);
-        assert_ptr_equal(kin_message_queue_take(d.in, 0), later);
+        assert_ptr_equal(kin_message_queue_pop(d.in, 0), later);
         later->frame.epoch = 1;
         take(&d, later);
         assert_true(keeps_page(&d, step + 2, (uint8_t)(10 + how)));
@@ -325,7 +325,7 @@ int main(void) {
         cmocka_unit_test(one_slow_token_changes_nothing_and_old_ones_are_forgotten),
         cmocka_unit_test(a_head_knows_what_its_tokens_take),
         cmocka_unit_test(a_device_knows_what_its_tokens_take),
-        cmocka_unit_test(steps_that_are_on_their_way_together_are_no_tokens),
+        cmocka_unit_test(steps_in_flight_together_are_no_tokens),
         cmocka_unit_test(a_step_that_a_later_one_forgets_is_not_computed),
         cmocka_unit_test(dropped_steps_are_no_tokens),
         cmocka_unit_test(pages_of_a_dropped_step_are_not_kept),

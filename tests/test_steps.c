@@ -143,12 +143,12 @@ static void numbers_that_are_not_the_rings_are_refused(void **state) {
 static void a_pool_gives_as_many_as_it_has(void **state) {
     (void)state;
     kin_message_pool *pool = open_pool(2);
-    kin_message_buffer *a = kin_message_pool_take(pool, 100), *b = kin_message_pool_take(pool, 0);
+    kin_message_buffer *a = kin_message_pool_get(pool, 100), *b = kin_message_pool_get(pool, 0);
     assert_non_null(a);
     assert_non_null(b);
-    assert_null(kin_message_pool_take(pool, 1));
+    assert_null(kin_message_pool_get(pool, 1));
     kin_message_pool_give(pool, a);
-    kin_message_buffer *again = kin_message_pool_take(pool, 50);
+    kin_message_buffer *again = kin_message_pool_get(pool, 50);
     assert_ptr_equal(again, a);
     assert_true(again->cap >= 100); // the memory is reused
     kin_message_pool_give(pool, b);
@@ -166,7 +166,7 @@ typedef struct feeder {
 static void *feed(void *arg) {
     const feeder *f = arg;
     for (uint32_t i = 0; i < 1000;) {
-        kin_message_buffer *p = kin_message_pool_take(f->pool, 4);
+        kin_message_buffer *p = kin_message_pool_get(f->pool, 4);
         if (!p) continue;
         p->frame.length = i++;
         kin_message_queue_put(f->queue, p);
@@ -182,13 +182,13 @@ static void a_queue_keeps_order_between_threads(void **state) {
     assert_int_equal(kin_message_queue_open(&f.queue, &err), 0);
     assert_int_equal(pthread_create(&thread, NULL, feed, &f), 0);
     for (uint32_t i = 0; i < 1000; i++) {
-        kin_message_buffer *p = kin_message_queue_take(f.queue, -1);
+        kin_message_buffer *p = kin_message_queue_pop(f.queue, -1);
         assert_non_null(p);
         assert_int_equal(p->frame.length, i);
         kin_message_pool_give(f.pool, p);
     }
     pthread_join(thread, NULL);
-    assert_null(kin_message_queue_take(f.queue, 1)); // returns after the timeout
+    assert_null(kin_message_queue_pop(f.queue, 1)); // returns after the timeout
     kin_message_queue_close(f.queue);
     kin_message_pool_close(f.pool);
 }
@@ -207,13 +207,13 @@ static void an_interrupted_queue_gives_nothing_until_it_is_not(void **state) {
     pthread_t thread;
     assert_int_equal(kin_message_queue_open(&queue, &err), 0);
     assert_int_equal(pthread_create(&thread, NULL, interrupt, queue), 0);
-    assert_null(kin_message_queue_take(queue, -1));
+    assert_null(kin_message_queue_pop(queue, -1));
     pthread_join(thread, NULL);
     assert_true(kin_message_queue_is_interrupted(queue));
-    kin_message_queue_put(queue, kin_message_pool_take(pool, 0));
-    assert_null(kin_message_queue_take(queue, 0));
+    kin_message_queue_put(queue, kin_message_pool_get(pool, 0));
+    assert_null(kin_message_queue_pop(queue, 0));
     kin_message_queue_interrupt(queue, false);
-    kin_message_buffer *p = kin_message_queue_take(queue, 0);
+    kin_message_buffer *p = kin_message_queue_pop(queue, 0);
     assert_non_null(p);
     kin_message_queue_put(queue, p);
     kin_message_queue_interrupt(queue, true);
@@ -222,7 +222,7 @@ static void an_interrupted_queue_gives_nothing_until_it_is_not(void **state) {
     kin_message_pool_close(pool);
 }
 
-static void who_waits_is_woken_once(void **state) {
+static void a_waiting_thread_is_woken_once(void **state) {
     (void)state;
     kin_message_pool *pool = open_pool(1);
     kin_message_queue *queue;
@@ -232,16 +232,16 @@ static void who_waits_is_woken_once(void **state) {
     assert_int_equal(kin_message_queue_open(&queue, &err), 0);
     kin_remote_ring_init(&ring, &(kin_remote_ring_options){.epoch = 1, .pool = pool, .in = queue});
     kin_ring_transport transport = kin_remote_ring_transport(&ring);
-    kin_message_buffer *p = kin_message_pool_take(pool, 0);
+    kin_message_buffer *p = kin_message_pool_get(pool, 0);
     kin_message_queue_put(queue, p);
     kin_message_queue_wake(queue);
     kin_message_queue_wake(queue);
-    assert_ptr_equal(kin_message_queue_take(queue, -1), p); // a queued buffer comes before the wake-up
+    assert_ptr_equal(kin_message_queue_pop(queue, -1), p); // a queued buffer comes before the wake-up
     assert_int_equal(transport.receive(transport.user, &hop, x, &err), 0);
     assert_int_equal(hop.step, 0);
     kin_message_queue_put(queue, p);
-    assert_ptr_equal(kin_message_queue_take(queue, -1), p);
-    assert_null(kin_message_queue_take(queue, 0));
+    assert_ptr_equal(kin_message_queue_pop(queue, -1), p);
+    assert_null(kin_message_queue_pop(queue, 0));
     kin_message_pool_give(pool, p);
     kin_message_queue_close(queue);
     kin_message_pool_close(pool);
@@ -364,7 +364,7 @@ int main(void) {
         cmocka_unit_test(numbers_that_are_not_the_rings_are_refused),
         cmocka_unit_test(a_pool_gives_as_many_as_it_has),
         cmocka_unit_test(a_queue_keeps_order_between_threads),
-        cmocka_unit_test(who_waits_is_woken_once),
+        cmocka_unit_test(a_waiting_thread_is_woken_once),
         cmocka_unit_test(an_interrupted_queue_gives_nothing_until_it_is_not),
         cmocka_unit_test(a_head_says_what_the_last_member_sent_wrongly),
         cmocka_unit_test(alone_what_is_sent_comes_back_in_order),

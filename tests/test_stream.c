@@ -32,7 +32,7 @@ enum {
     MAX_GROUP = 3,        // blocks
     IN_MEMORY = 5,        // the block that has no extents
     MAX_PAUSE_NS = 10000, // between two changes of the budget
-    PATIENCE_MS = 20000   // timeout for events that must happen soon
+    TIMEOUT_MS = 20000    // timeout for events that must happen soon
 };
 
 static const size_t file_bytes[N_FILES] = {9000001, 6 << 20, 3333333};
@@ -48,7 +48,7 @@ static uint64_t random_below(uint64_t end) {
 
 // ---- files of random bytes, and blocks made of pieces of them
 
-typedef struct world {
+typedef struct context {
     char paths[N_FILES][512];
     int fds[N_FILES];
     uint8_t *bytes[N_FILES]; // the files' contents
@@ -56,7 +56,7 @@ typedef struct world {
     kin_stream_block blocks[N_BLOCKS];
     size_t n_blocks;
     uint64_t total, slots; // bytes of all blocks; the same widened to pages
-} world;
+} context;
 
 static void write_all(int fd, const uint8_t *bytes, size_t n) {
     for (size_t done = 0; done < n;) {
@@ -66,7 +66,7 @@ static void write_all(int fd, const uint8_t *bytes, size_t n) {
     }
 }
 
-static void make_file(world *w, const char *dir, int i) {
+static void make_file(context *w, const char *dir, int i) {
     size_t n = file_bytes[i];
     snprintf(w->paths[i], sizeof w->paths[i], "%s/kin-test-stream-XXXXXX", dir);
     int fd = mkstemp(w->paths[i]);
@@ -86,7 +86,7 @@ static void make_file(world *w, const char *dir, int i) {
 }
 
 // Returns an extent of a few bytes up to more than one read, at any offset; some end at the file's last byte.
-static kin_extent random_extent(const world *w) {
+static kin_extent random_extent(const context *w) {
     int i = (int)random_below(N_FILES);
     uint64_t bytes = 1 + random_below(random_below(3) == 0 ? 500 : random_below(12) == 0 ? 3 << 20 : 200000);
     uint64_t last = file_bytes[i] - bytes, offset = random_below(5) == 0 ? last : random_below(last + 1);
@@ -98,7 +98,7 @@ static uint64_t slot_bytes(const kin_extent *e) {
     return (end - begin) * KIN_STREAM_ALIGN;
 }
 
-static void make_blocks(world *w) {
+static void make_blocks(context *w) {
     int i_group = 0, left_in_group = 0;
     w->n_blocks = N_BLOCKS;
     for (size_t i = 0; i < N_BLOCKS; i++) {
@@ -118,16 +118,16 @@ static void make_blocks(world *w) {
     }
 }
 
-static world *open_world(const char *dir) {
+static context *open_context(const char *dir) {
     rng_state = 1;
-    world *w = calloc(1, sizeof *w);
+    context *w = calloc(1, sizeof *w);
     assert_non_null(w);
     for (int i = 0; i < N_FILES; i++) make_file(w, dir, i);
     make_blocks(w);
     return w;
 }
 
-static void close_world(world *w) {
+static void close_context(context *w) {
     for (int i = 0; i < N_FILES && w; i++) {
         munmap(w->maps[i], file_bytes[i]);
         unlink(w->paths[i]);
@@ -137,19 +137,19 @@ static void close_world(world *w) {
     free(w);
 }
 
-// Consecutive tests of one folder share its world, because no test changes it.
+// Consecutive tests of one folder share its context, because no test changes it.
 static struct {
     const char *dir;
-    world *w;
+    context *w;
     uint64_t rng_state;
 } shared;
 
-// *state: the folder before, the world afterwards.
-static int share_world(void **state) {
+// *state: the folder before, the context afterwards.
+static int share_context(void **state) {
     if (shared.dir != *state) {
-        close_world(shared.w);
+        close_context(shared.w);
         shared.dir = *state;
-        shared.w = open_world(shared.dir);
+        shared.w = open_context(shared.dir);
         shared.rng_state = rng_state;
     }
     rng_state = shared.rng_state;
@@ -159,22 +159,22 @@ static int share_world(void **state) {
 
 static int close_shared(void **state) {
     (void)state;
-    close_world(shared.w);
+    close_context(shared.w);
     return 0;
 }
 
-static uint64_t min_budget(const world *w) {
+static uint64_t min_budget(const context *w) {
     return kin_stream_min_budget(w->blocks, w->n_blocks);
 }
 
-static int try_open(const world *w, kin_stream_mode mode, uint64_t budget, kin_stream **out, kin_err *err) {
+static int try_open(const context *w, kin_stream_mode mode, uint64_t budget, kin_stream **out, kin_err *err) {
     kin_stream_options o = {
         .fds = w->fds, .n_files = N_FILES, .blocks = w->blocks, .n_blocks = w->n_blocks, .mode = mode, .budget = budget};
     o.n_layer_blocks = N_LAYER_BLOCKS;
     return kin_stream_open(out, &o, err);
 }
 
-static kin_stream *open_stream(const world *w, kin_stream_mode mode, uint64_t budget) {
+static kin_stream *open_stream(const context *w, kin_stream_mode mode, uint64_t budget) {
     kin_stream *s;
     kin_err err;
     if (try_open(w, mode, budget, &s, &err) != 0) fail_msg("%s", err.text);
@@ -189,13 +189,13 @@ typedef struct outcome {
     uint64_t resident_bytes; // bytes acquired from the mapping
 } outcome;
 
-static size_t group_end(const world *w, size_t begin) {
+static size_t group_end(const context *w, size_t begin) {
     size_t end = begin;
     while (end < w->n_blocks && w->blocks[end].i_group == w->blocks[begin].i_group) end++;
     return end;
 }
 
-static void expect_bytes(const world *w, size_t block, const uint8_t *const *ptrs) {
+static void expect_bytes(const context *w, size_t block, const uint8_t *const *ptrs) {
     for (int k = 0; k < w->blocks[block].n_extents; k++) {
         const kin_extent *e = &w->blocks[block].extents[k];
         if (memcmp(ptrs[k], w->bytes[e->i_file] + e->offset, e->bytes) != 0)
@@ -208,7 +208,7 @@ typedef struct held {
     const uint8_t *ptrs[MAX_GROUP][KIN_STREAM_MAX_EXTENTS];
 } held;
 
-static int acquire_group(const world *w, kin_stream *s, size_t begin, size_t end, held *h, outcome *out, kin_err *err) {
+static int acquire_group(const context *w, kin_stream *s, size_t begin, size_t end, held *h, outcome *out, kin_err *err) {
     for (size_t i = begin; i < end; i++) {
         const uint8_t **ptrs = h->ptrs[i - begin];
         int n = kin_stream_acquire(s, i, ptrs, err);
@@ -223,7 +223,7 @@ static int acquire_group(const world *w, kin_stream *s, size_t begin, size_t end
 }
 
 // Acquires and releases groups from block `begin` on, like kin_weights, and checks all bytes. Stops after block `stop`.
-static outcome run_from(const world *w, kin_stream *s, size_t begin, bool with_output, size_t stop) {
+static outcome run_from(const context *w, kin_stream *s, size_t begin, bool with_output, size_t stop) {
     outcome out = {.begun = kin_stream_begin(s, begin, with_output)};
     size_t end = with_output ? w->n_blocks : N_LAYER_BLOCKS;
     kin_err err = {""};
@@ -242,11 +242,11 @@ static outcome run_from(const world *w, kin_stream *s, size_t begin, bool with_o
     return out;
 }
 
-static outcome run_pass(const world *w, kin_stream *s, bool with_output, size_t stop) {
+static outcome run_pass(const context *w, kin_stream *s, bool with_output, size_t stop) {
     return run_from(w, s, 0, with_output, stop);
 }
 
-static outcome whole_pass(const world *w, kin_stream *s, bool with_output) {
+static outcome whole_pass(const context *w, kin_stream *s, bool with_output) {
     outcome out = run_pass(w, s, with_output, SIZE_MAX);
     assert_false(out.failed);
     return out;
@@ -255,7 +255,7 @@ static outcome whole_pass(const world *w, kin_stream *s, bool with_output) {
 // ---- the right bytes
 
 static void every_budget_gives_the_files_bytes(void **state) {
-    const world *w = *state;
+    const context *w = *state;
     for (uint64_t k = 0; k <= 8; k++) {
         kin_stream *s = open_stream(w, KIN_STREAM_RESIDENT, min_budget(w) + w->total * k / 8);
         for (int pass = 0; pass < 5; pass++) whole_pass(w, s, pass % 3 != 1);
@@ -265,7 +265,7 @@ static void every_budget_gives_the_files_bytes(void **state) {
 
 // The ring is mapped twice, so its size must be a multiple of the page size; so must be the ranges that are dropped.
 static void pages_of_16_and_64_KiB_give_the_files_bytes(void **state) {
-    const world *w = *state;
+    const context *w = *state;
     for (uint64_t page = 16 << 10; page <= 64 << 10; page *= 4) {
         kin_page_bytes_fake(page);
         assert_int_equal(min_budget(w) % page, 0);
@@ -288,7 +288,7 @@ static void pages_of_16_and_64_KiB_give_the_files_bytes(void **state) {
 }
 
 static void a_pass_may_stop_anywhere(void **state) {
-    const world *w = *state;
+    const context *w = *state;
     rng_state = 2;
     for (int round = 0; round < 3; round++) {
         kin_stream *s = open_stream(w, KIN_STREAM_RESIDENT, min_budget(w) + random_below(w->total));
@@ -298,7 +298,7 @@ static void a_pass_may_stop_anywhere(void **state) {
 }
 
 static void a_stream_may_be_closed_while_it_reads_ahead(void **state) {
-    const world *w = *state;
+    const context *w = *state;
     rng_state = 3;
     for (int round = 0; round < 10; round++) {
         kin_stream *s = open_stream(w, KIN_STREAM_RESIDENT, min_budget(w) + random_below(w->total));
@@ -309,7 +309,7 @@ static void a_stream_may_be_closed_while_it_reads_ahead(void **state) {
 }
 
 static void without_output_units_passes_are_the_layers_only(void **state) {
-    world w = *(const world *)*state;
+    context w = *(const context *)*state;
     w.n_blocks = N_LAYER_BLOCKS;
     kin_stream *s = open_stream(&w, KIN_STREAM_RESIDENT, min_budget(&w));
     for (int pass = 0; pass < 4; pass++) assert_true(whole_pass(&w, s, false).begun);
@@ -318,7 +318,7 @@ static void without_output_units_passes_are_the_layers_only(void **state) {
 
 // Acquired bytes do not change, however far the streamer reads ahead meanwhile.
 static void what_is_acquired_is_not_overwritten_before_release(void **state) {
-    const world *w = *state;
+    const context *w = *state;
     kin_stream *s = open_stream(w, KIN_STREAM_RESIDENT, min_budget(w));
     for (int pass = 0; pass < 3; pass++) {
         held h;
@@ -337,14 +337,14 @@ static void what_is_acquired_is_not_overwritten_before_release(void **state) {
 }
 
 static void the_intervals_of_reading_add_up_to_the_busy_time(void **state) {
-    const world *w = *state;
+    const context *w = *state;
     kin_stream *s = open_stream(w, KIN_STREAM_RESIDENT, min_budget(w));
     static kin_interval got[KIN_BUSY_KEPT];
     kin_time last = kin_clock_now();
     uint64_t sum = 0, least = kin_stream_get_stats(s).busy_ns;
     whole_pass(w, s, true);
     least = kin_stream_get_stats(s).busy_ns - least;
-    size_t n = kin_stream_take_intervals(s, KIN_STREAM_READS, got, KIN_BUSY_KEPT);
+    size_t n = kin_stream_pop_intervals(s, KIN_STREAM_READS, got, KIN_BUSY_KEPT);
     uint64_t most = kin_stream_get_stats(s).busy_ns;
     assert_true(n > 0 && n < KIN_BUSY_KEPT);
     for (size_t i = 0; i < n; i++) {
@@ -354,7 +354,7 @@ static void the_intervals_of_reading_add_up_to_the_busy_time(void **state) {
     }
     assert_true(last <= kin_clock_now());
     assert_true(sum >= least && sum <= most); // an interval, because reading ahead continues
-    n = kin_stream_take_intervals(s, KIN_STREAM_STALLS, got, KIN_BUSY_KEPT);
+    n = kin_stream_pop_intervals(s, KIN_STREAM_STALLS, got, KIN_BUSY_KEPT);
     sum = 0;
     for (size_t i = 0; i < n; i++) sum += got[i].end - got[i].begin;
     assert_int_equal(sum, kin_stream_get_stats(s).wait_ns);
@@ -364,7 +364,7 @@ static void the_intervals_of_reading_add_up_to_the_busy_time(void **state) {
 // ---- budgets
 
 static void a_budget_that_cannot_hold_the_ring_is_refused_with_the_number(void **state) {
-    const world *w = *state;
+    const context *w = *state;
     const uint64_t too_small[] = {0, 1 << 20, min_budget(w) - 1};
     for (size_t i = 0; i < sizeof too_small / sizeof *too_small; i++) {
         kin_stream *s;
@@ -379,7 +379,7 @@ static void a_budget_that_cannot_hold_the_ring_is_refused_with_the_number(void *
 }
 
 static void the_resident_bytes_are_those_of_the_stats_and_fit_the_budget(void **state) {
-    const world *w = *state;
+    const context *w = *state;
     for (uint64_t k = 0; k <= 8; k++) {
         uint64_t budget = min_budget(w) + (w->total - min_budget(w)) * k / 8;
         kin_stream *s = open_stream(w, KIN_STREAM_RESIDENT, budget);
@@ -397,7 +397,7 @@ static void the_resident_bytes_are_those_of_the_stats_and_fit_the_budget(void **
 }
 
 static void when_everything_is_in_memory_passes_run_without_the_stream(void **state) {
-    const world *w = *state;
+    const context *w = *state;
     kin_stream *s = open_stream(w, KIN_STREAM_RESIDENT, UINT64_MAX);
     assert_true(whole_pass(w, s, true).begun); // the first pass fetches all blocks
     for (int pass = 0; pass < 3; pass++) assert_false(whole_pass(w, s, true).begun);
@@ -410,13 +410,13 @@ static void when_everything_is_in_memory_passes_run_without_the_stream(void **st
 
 // Runs passes until one needs no streaming. More than one is needed if the OS has dropped pages: fetching them faults, and blocks
 // that fault are checked once more.
-static void run_until_all_is_here(const world *w, kin_stream *s) {
+static void run_until_all_is_here(const context *w, kin_stream *s) {
     int n = 0;
     while (whole_pass(w, s, true).begun) assert_true(++n < 10);
 }
 
 static void a_budget_may_shrink_and_grow_between_passes(void **state) {
-    const world *w = *state;
+    const context *w = *state;
     kin_stream *s = open_stream(w, KIN_STREAM_RESIDENT, UINT64_MAX);
     for (int round = 0; round < 3; round++) {
         run_until_all_is_here(w, s);
@@ -436,7 +436,7 @@ static void a_budget_may_shrink_and_grow_between_passes(void **state) {
 }
 
 typedef struct changer {
-    const world *w;
+    const context *w;
     kin_stream *s;
     atomic_bool done;
 } changer;
@@ -457,7 +457,7 @@ static void *change_budgets(void *arg) {
 }
 
 static void a_budget_may_change_at_any_moment_from_another_thread(void **state) {
-    const world *w = *state;
+    const context *w = *state;
     changer c = {.w = w, .s = open_stream(w, KIN_STREAM_RESIDENT, min_budget(w))};
     pthread_t thread;
     rng_state = 4;
@@ -472,7 +472,7 @@ static void a_budget_may_change_at_any_moment_from_another_thread(void **state) 
 // ---- the other modes
 
 static void in_mmap_mode_every_pass_is_left_to_the_os(void **state) {
-    const world *w = *state;
+    const context *w = *state;
     kin_stream *s = open_stream(w, KIN_STREAM_MMAP, 0);
     for (int pass = 0; pass < 4; pass++) assert_false(whole_pass(w, s, pass % 2).begun);
     kin_stream_stats stats = kin_stream_get_stats(s);
@@ -481,7 +481,7 @@ static void in_mmap_mode_every_pass_is_left_to_the_os(void **state) {
 }
 
 static void in_willneed_mode_units_are_announced_and_come_from_the_mapping(void **state) {
-    const world *w = *state;
+    const context *w = *state;
     kin_stream *s = open_stream(w, KIN_STREAM_WILLNEED, 0);
     rng_state = 5;
     for (int pass = 0; pass < 4; pass++) {
@@ -503,14 +503,14 @@ static void in_willneed_mode_units_are_announced_and_come_from_the_mapping(void 
 static void await_read_bytes(kin_stream *s, uint64_t bytes) {
     kin_time begun = kin_clock_now();
     while (kin_stream_get_stats(s).read_bytes < bytes) {
-        if (kin_clock_ms(begun, kin_clock_now()) > PATIENCE_MS) fail_msg("nobody reads ahead");
+        if (kin_clock_ms(begun, kin_clock_now()) > TIMEOUT_MS) fail_msg("nobody reads ahead");
         usleep(1000);
     }
 }
 
 // Returns blocks of 1 MiB after a first one of 8 MiB, which makes the ring large enough for several of them.
-static world with_even_blocks(const world *from) {
-    world w = *from;
+static context with_even_blocks(const context *from) {
+    context w = *from;
     w.slots = w.total = 0;
     for (size_t i = 0; i < w.n_blocks; i++) {
         uint64_t bytes = i == 0 ? 8 << 20 : 1 << 20, offset = i == 0 ? 4096 : (i * 204800) / KIN_STREAM_ALIGN * KIN_STREAM_ALIGN;
@@ -530,7 +530,7 @@ static uint64_t slot_bytes_of(const kin_stream_block *b) {
 
 // The ring holds the largest three consecutive groups, even with a budget of 0.
 static void a_window_holds_so_many_parts_and_what_stays(void **state) {
-    world w = *(const world *)*state;
+    context w = *(const context *)*state;
     uint64_t want = 0, stays = 0, largest = 0;
     for (size_t i = 0; i < w.n_blocks; i++) {
         w.blocks[i].i_part = w.blocks[i].i_group;
@@ -564,7 +564,7 @@ static void a_window_holds_so_many_parts_and_what_stays(void **state) {
 }
 
 static void later_units_are_read_while_earlier_ones_are_computed(void **state) {
-    world w = with_even_blocks(*state);
+    context w = with_even_blocks(*state);
     kin_stream *s = open_stream(&w, KIN_STREAM_RESIDENT, min_budget(&w));
     const uint8_t *ptrs[KIN_STREAM_MAX_EXTENTS];
     kin_err err;
@@ -581,7 +581,7 @@ static void later_units_are_read_while_earlier_ones_are_computed(void **state) {
 }
 
 static void reading_goes_on_across_the_end_of_a_pass(void **state) {
-    world w = with_even_blocks(*state);
+    context w = with_even_blocks(*state);
     kin_stream *s = open_stream(&w, KIN_STREAM_RESIDENT, min_budget(&w));
     const uint8_t *ptrs[KIN_STREAM_MAX_EXTENTS];
     kin_err err;
@@ -598,7 +598,7 @@ static void reading_goes_on_across_the_end_of_a_pass(void **state) {
 
 // A pass reads the bytes of its streamed blocks once, apart from those read ahead for the next pass.
 static void a_pass_reads_what_is_streamed_once(void **state) {
-    const world *w = *state;
+    const context *w = *state;
     kin_time begun = kin_clock_now();
     kin_stream *s = open_stream(w, KIN_STREAM_RESIDENT, min_budget(w));
     for (uint64_t pass = 1; pass <= 4; pass++) {
@@ -611,13 +611,13 @@ static void a_pass_reads_what_is_streamed_once(void **state) {
         assert_in_range(stats.busy_ns, 0, kin_clock_now() - begun);
         assert_in_range(stats.wait_ns, 0, kin_clock_now() - begun);
     }
-    for (int ms = 0; kin_stream_get_stats(s).busy_ns == 0 && ms < PATIENCE_MS; ms++) usleep(1000); // until the ring is full
+    for (int ms = 0; kin_stream_get_stats(s).busy_ns == 0 && ms < TIMEOUT_MS; ms++) usleep(1000); // until the ring is full
     assert_true(kin_stream_get_stats(s).busy_ns > 0);
     kin_stream_close(s);
 }
 
 // Drops all pages, as the OS does when it needs memory. False if the files exist only in memory.
-static bool take_pages_back(const world *w) {
+static bool take_pages_back(const context *w) {
     bool gone = madvise_is_real();
     for (int i = 0; i < N_FILES; i++) {
         madvise(w->maps[i], file_bytes[i], MADV_DONTNEED);
@@ -629,7 +629,7 @@ static bool take_pages_back(const world *w) {
 }
 
 static void pages_that_the_os_took_back_are_fetched_again_ahead_of_their_use(void **state) {
-    const world *w = *state;
+    const context *w = *state;
     kin_stream *s = open_stream(w, KIN_STREAM_RESIDENT, min_budget(w) + w->total / 2);
     whole_pass(w, s, true);
     whole_pass(w, s, true);
@@ -645,7 +645,7 @@ static void pages_that_the_os_took_back_are_fetched_again_ahead_of_their_use(voi
 }
 
 static void the_rings_memory_goes_back_when_nothing_is_streamed(void **state) {
-    const world *w = *state;
+    const context *w = *state;
     if (!take_pages_back(w)) skip(); // files in memory count as memory of rings
     kin_stream *s = open_stream(w, KIN_STREAM_RESIDENT, min_budget(w));
     whole_pass(w, s, true);
@@ -659,7 +659,7 @@ static void the_rings_memory_goes_back_when_nothing_is_streamed(void **state) {
 }
 
 static void resident_units_are_fetched_once_and_never_streamed(void **state) {
-    const world *w = *state;
+    const context *w = *state;
     kin_stream *s = open_stream(w, KIN_STREAM_RESIDENT, min_budget(w) + w->total / 2);
     for (uint64_t pass = 1; pass <= 4; pass++) {
         whole_pass(w, s, true);
@@ -673,7 +673,7 @@ static void resident_units_are_fetched_once_and_never_streamed(void **state) {
 
 // The windows of a ring are runs over parts of a pass. In order they cost no additional reads; any order gives the right bytes.
 static void a_pass_in_several_runs_reads_no_more_than_in_one(void **state) {
-    const world *w = *state;
+    const context *w = *state;
     enum { N_PASSES = 6 };
     uint64_t read[2];
     for (int cut = 0; cut < 2; cut++) {
@@ -694,7 +694,7 @@ static void a_pass_in_several_runs_reads_no_more_than_in_one(void **state) {
 }
 
 static void runs_in_any_order_give_the_files_bytes(void **state) {
-    const world *w = *state;
+    const context *w = *state;
     for (uint64_t k = 0; k <= 4; k++) {
         kin_stream *s = open_stream(w, KIN_STREAM_RESIDENT, min_budget(w) + w->total * k / 5);
         for (int run = 0; run < 60; run++) {
@@ -709,7 +709,7 @@ static void runs_in_any_order_give_the_files_bytes(void **state) {
 
 // ---- what goes wrong
 
-static void restore_file(const world *w, int i) {
+static void restore_file(const context *w, int i) {
     int fd = open(w->paths[i], O_WRONLY);
     assert_true(fd >= 0);
     write_all(fd, w->bytes[i], file_bytes[i]);
@@ -717,7 +717,7 @@ static void restore_file(const world *w, int i) {
 }
 
 static void a_file_that_becomes_shorter_is_an_error_until_it_is_whole_again(void **state) {
-    const world *w = *state;
+    const context *w = *state;
     kin_stream *s = open_stream(w, KIN_STREAM_RESIDENT, min_budget(w)); // nothing accesses the mapping
     for (int round = 0; round < 2; round++) {
         bool failed = false;
@@ -746,7 +746,7 @@ static int count_open_files(void) {
 }
 
 static void files_are_closed_whether_opening_succeeds_or_not(void **state) {
-    world w = *(const world *)*state;
+    context w = *(const context *)*state;
     int before = count_open_files();
     kin_stream *s = open_stream(&w, KIN_STREAM_RESIDENT, min_budget(&w));
     run_pass(&w, s, true, 3);
@@ -759,7 +759,7 @@ static void files_are_closed_whether_opening_succeeds_or_not(void **state) {
 }
 
 #define ON(dir, name)                                                                                                            \
-    { #name " " #dir, name, share_world, NULL, (void *)dir }
+    { #name " " #dir, name, share_context, NULL, (void *)dir }
 #define STREAM_TESTS(dir)                                                                                                        \
     ON(dir, every_budget_gives_the_files_bytes), ON(dir, pages_of_16_and_64_KiB_give_the_files_bytes),                           \
         ON(dir, a_pass_may_stop_anywhere), ON(dir, a_stream_may_be_closed_while_it_reads_ahead),                                 \

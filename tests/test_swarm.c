@@ -329,7 +329,7 @@ static void a_lost_source_gives_its_chunks_back(void **state) {
     kin_swarm_free(s);
 }
 
-static void who_lacks_a_chunk_is_not_asked_for_it_again(void **state) {
+static void a_peer_without_a_chunk_is_not_asked_for_it_again(void **state) {
     (void)state;
     kin_swarm *s = new_swarm(2, 1);
     int head = add_head(s), a = add_device(s, 0, 3);
@@ -342,7 +342,7 @@ static void who_lacks_a_chunk_is_not_asked_for_it_again(void **state) {
     kin_swarm_free(s);
 }
 
-static void a_liar_is_never_asked_again(void **state) {
+static void a_bad_peer_is_never_asked_again(void **state) {
     (void)state;
     kin_swarm *s = new_swarm(5, 1);
     int a = add_device(s, 0, 0x1f);
@@ -751,8 +751,8 @@ int main(void) {
         cmocka_unit_test(a_silent_source_rests_and_others_are_asked),
         cmocka_unit_test(rests_grow_and_end),
         cmocka_unit_test(a_lost_source_gives_its_chunks_back),
-        cmocka_unit_test(who_lacks_a_chunk_is_not_asked_for_it_again),
-        cmocka_unit_test(a_liar_is_never_asked_again),
+        cmocka_unit_test(a_peer_without_a_chunk_is_not_asked_for_it_again),
+        cmocka_unit_test(a_bad_peer_is_never_asked_again),
         cmocka_unit_test(too_many_sources_are_refused),
         cmocka_unit_test(the_last_chunk_is_asked_for_twice_when_it_is_late),
         cmocka_unit_test(offers_shorter_or_longer_than_the_model_are_harmless),

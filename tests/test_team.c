@@ -44,7 +44,7 @@ static kin_team_step plan(void *user, int step) {
     if (j->n_planned++ != step) j->n_wrong++;
     if (step > 2) atomic_store(&j->stands_still, 0);
     atomic_store(&j->n_done, 0);
-    return (kin_team_step){.n_chunks = j->n_chunks[step], .takes_ahead = step % 2, .result_bytes = j->repeats ? sizeof(int) : 0};
+    return (kin_team_step){.n_chunks = j->n_chunks[step], .claims_ahead = step % 2, .result_bytes = j->repeats ? sizeof(int) : 0};
 }
 
 static void note_done(counted *j, const kin_team_chunk *c) {

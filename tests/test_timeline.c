@@ -102,18 +102,18 @@ static void a_recorder_keeps_what_it_can_and_only_while_it_is_on(void **state) {
     kin_proto_event got[8];
     assert_int_equal(kin_trace_open(&e, NULL), 0);
     kin_trace_add(e, KIN_PROTO_EVENT_COMPUTE, 1, 0, 1, 2);
-    assert_int_equal(kin_trace_take(e, got, 8), 0);
+    assert_int_equal(kin_trace_pop(e, got, 8), 0);
     kin_trace_turn(e, true);
     for (uint64_t i = 0; i < KIN_TRACE_MAX + 5; i++) kin_trace_add(e, KIN_PROTO_EVENT_WAIT, i, 2, i, i + 1);
-    assert_int_equal(kin_trace_take(e, got, 8), 8);
+    assert_int_equal(kin_trace_pop(e, got, 8), 8);
     assert_true(got[7].step == 7 && got[7].round == 2 && got[7].kind == KIN_PROTO_EVENT_WAIT && got[7].end == 8);
     kin_trace_turn(e, false);
     kin_trace_turn(e, true);
-    assert_int_equal(kin_trace_take(e, got, 8), 0);
+    assert_int_equal(kin_trace_pop(e, got, 8), 0);
     kin_trace_add_disk(e, (kin_interval[]){{3, 4}, {5, 6}}, 2);
-    assert_int_equal(kin_trace_take(e, got, 1), 1);
+    assert_int_equal(kin_trace_pop(e, got, 1), 1);
     assert_true(got[0].kind == KIN_PROTO_EVENT_DISK && got[0].begin == 3);
-    kin_trace_take(e, got, 8);
+    kin_trace_pop(e, got, 8);
     // From 10 to 20 with pauses; pauses outside are cut.
     kin_trace_add_compute(e, 9, 1, 10, 20, (kin_interval[]){{3, 12}, {12, 13}, {15, 18}, {19, 25}}, 4);
     static const struct {
@@ -124,13 +124,13 @@ static void a_recorder_keeps_what_it_can_and_only_while_it_is_on(void **state) {
                   {KIN_PROTO_EVENT_COMPUTE, 13, 15},
                   {KIN_PROTO_EVENT_WAIT, 15, 18},
                   {KIN_PROTO_EVENT_COMPUTE, 18, 20}};
-    assert_int_equal(kin_trace_take(e, got, 8), 5);
+    assert_int_equal(kin_trace_pop(e, got, 8), 5);
     for (int i = 0; i < 5; i++)
         assert_true(got[i].kind == pieces[i].kind && got[i].begin == pieces[i].begin && got[i].end == pieces[i].end);
     kin_trace_close(e);
     kin_trace_turn(NULL, true);
     kin_trace_add(NULL, KIN_PROTO_EVENT_SEND, 0, 0, 0, 0);
-    assert_int_equal(kin_trace_take(NULL, got, 8), 0);
+    assert_int_equal(kin_trace_pop(NULL, got, 8), 0);
 }
 
 // ---- SVG

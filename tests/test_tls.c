@@ -42,7 +42,7 @@ static int carry(kin_tls *from, kin_tls *to, size_t step, kin_err *err) {
     size_t n, n_read;
     int rc = 0;
     char byte;
-    uint8_t *bytes = kin_tls_output_take(from, &n);
+    uint8_t *bytes = kin_tls_pop_output(from, &n);
     for (size_t at = 0; at < n && rc == 0; at += step) {
         bool was_open = kin_tls_state_now(to) == KIN_TLS_OPEN;
         rc = kin_tls_feed(to, bytes + at, step < n - at ? step : n - at, err);
@@ -73,7 +73,7 @@ static void expect_bytes(kin_tls *from, kin_tls *to, size_t n) {
     for (size_t i = 0; i < n; i++) sent[i] = (uint8_t)(i * 31 + i / 300);
     assert_int_equal(kin_tls_write(from, sent, n, NULL), 0);
     size_t n_wire, n_got = 0, k = 1;
-    uint8_t *wire = kin_tls_output_take(from, &n_wire);
+    uint8_t *wire = kin_tls_pop_output(from, &n_wire);
     assert_true(n_wire > n && n_wire <= n + (n / 16384 + 1) * 22);
     if (n >= 8) assert_null(memmem(wire, n_wire, sent, 8));
     assert_int_equal(kin_tls_feed(to, wire, n_wire, NULL), 0);
@@ -228,7 +228,7 @@ static void every_changed_bit_of_a_record_is_noticed(void **state) {
         size_t n, n_read;
         char buf[64];
         assert_int_equal(kin_tls_write(p.client, "12345678", 8, NULL), 0);
-        uint8_t *wire = kin_tls_output_take(p.client, &n);
+        uint8_t *wire = kin_tls_pop_output(p.client, &n);
         assert_int_equal(n, 30);
         wire[i] ^= (uint8_t)(1 << i % 8);
         assert_int_equal(kin_tls_feed(p.server, wire, n, &err), 0);
@@ -246,7 +246,7 @@ static void a_record_that_is_repeated_is_noticed(void **state) {
     size_t n, n_read;
     char buf[64];
     kin_tls_write(p.client, "1234", 4, NULL);
-    uint8_t *wire = kin_tls_output_take(p.client, &n);
+    uint8_t *wire = kin_tls_pop_output(p.client, &n);
     for (int i = 0; i < 2; i++) {
         assert_int_equal(kin_tls_feed(p.server, wire, n, NULL), 0);
         assert_int_equal(kin_tls_read(p.server, buf, sizeof buf, &n_read, NULL), i == 0 ? 0 : KIN_FAIL);
@@ -263,7 +263,7 @@ static void the_end_is_told(void **state) {
     char buf[8];
     kin_tls_finish(p.client);
     size_t n;
-    uint8_t *wire = kin_tls_output_take(p.client, &n);
+    uint8_t *wire = kin_tls_pop_output(p.client, &n);
     assert_int_equal(kin_tls_feed(p.server, wire, n, NULL), 0);
     assert_int_equal(kin_tls_read(p.server, buf, sizeof buf, &n_read, NULL), 0);
     assert_int_equal(kin_tls_state_now(p.server), KIN_TLS_CLOSED);
@@ -379,7 +379,7 @@ static int meet_with_key(const char *cipher, bool without_exchange) {
     return is_open;
 }
 
-static void chacha_is_used_with_who_has_no_aes(void **state) {
+static void chacha_is_used_with_peers_without_aes(void **state) {
     (void)state;
     assert_true(meet_with_key("TLS_CHACHA20_POLY1305_SHA256", false));
 }
@@ -407,7 +407,7 @@ int main(void) {
         cmocka_unit_test(the_end_is_told),
         cmocka_unit_test(a_server_with_a_certificate_instead_of_the_key_is_refused),
         cmocka_unit_test(a_client_without_a_key_is_refused),
-        cmocka_unit_test(chacha_is_used_with_who_has_no_aes),
+        cmocka_unit_test(chacha_is_used_with_peers_without_aes),
         cmocka_unit_test(other_hashes_and_no_key_exchange_are_refused_even_with_the_key),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

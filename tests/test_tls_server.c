@@ -1,5 +1,5 @@
 // TLS with a certificate: the certificate that kin makes, clients of several TLS versions, and HTTPS.
-#include "tests/http_world.h"
+#include "tests/http_context.h"
 
 #include <openssl/pem.h>
 #include <openssl/ssl.h>
@@ -128,7 +128,7 @@ static SSL_CTX *new_client_ctx(int version) {
     return ctx;
 }
 
-static tls_client open_tls_client(world *w, SSL_CTX *ctx, const char *name) {
+static tls_client open_tls_client(context *w, SSL_CTX *ctx, const char *name) {
     tls_client t = {.c = connect_client(w), .ssl = SSL_new(ctx), .in = BIO_new(BIO_s_mem()), .out = BIO_new(BIO_s_mem())};
     SSL_set_bio(t.ssl, t.in, t.out);
     SSL_set1_host(t.ssl, name);
@@ -168,22 +168,22 @@ static bool shakes_hands(tls_client *t) {
     return SSL_is_init_finished(t->ssl);
 }
 
-static void open_tls_world(world *w) {
-    open_world(w);
+static void open_tls_context(context *w) {
+    open_context(w);
     assert_int_equal(kin_tls_ctx_open_server(&w->o.tls, cert_file, key_file, NULL), 0);
     serve(w);
 }
 
-static void close_tls_world(world *w) {
-    close_world(w);
+static void close_tls_context(context *w) {
+    close_context(w);
     kin_tls_ctx_close(w->o.tls);
 }
 
 static void clients_that_know_the_certificate_believe_its_names(void **state) {
     (void)state;
     static const int versions[] = {TLS1_2_VERSION, TLS1_3_VERSION};
-    world w;
-    open_tls_world(&w);
+    context w;
+    open_tls_context(&w);
     for (int i = 0; i < 2; i++) {
         SSL_CTX *ctx = new_client_ctx(versions[i]);
         tls_client right = open_tls_client(&w, ctx, "desk.local"), wrong = open_tls_client(&w, ctx, "bank.example");
@@ -196,26 +196,26 @@ static void clients_that_know_the_certificate_believe_its_names(void **state) {
         close_tls_client(&wrong);
         SSL_CTX_free(ctx);
     }
-    close_tls_world(&w);
+    close_tls_context(&w);
 }
 
 static void old_versions_are_refused(void **state) {
     (void)state;
-    world w;
-    open_tls_world(&w);
+    context w;
+    open_tls_context(&w);
     SSL_CTX *ctx = new_client_ctx(TLS1_1_VERSION);
     tls_client t = open_tls_client(&w, ctx, "desk.local");
     assert_false(shakes_hands(&t));
     close_tls_client(&t);
     SSL_CTX_free(ctx);
-    close_tls_world(&w);
+    close_tls_context(&w);
 }
 
 static void streams_and_their_end_come_over_tls(void **state) {
     (void)state;
     static const char request[] = "GET /stream HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n";
-    world w;
-    open_tls_world(&w);
+    context w;
+    open_tls_context(&w);
     SSL_CTX *ctx = new_client_ctx(TLS1_3_VERSION);
     tls_client t = open_tls_client(&w, ctx, "127.0.0.1");
     assert_true(shakes_hands(&t));
@@ -230,14 +230,14 @@ static void streams_and_their_end_come_over_tls(void **state) {
     assert_int_equal(SSL_get_shutdown(t.ssl) & SSL_RECEIVED_SHUTDOWN, SSL_RECEIVED_SHUTDOWN); // no truncation
     close_tls_client(&t);
     SSL_CTX_free(ctx);
-    close_tls_world(&w);
+    close_tls_context(&w);
 }
 
 static void a_client_that_says_goodbye_or_breaks_off_is_gone(void **state) {
     (void)state;
     static const char request[] = "GET /stream HTTP/1.1\r\nHost: a\r\n\r\n";
-    world w;
-    open_tls_world(&w);
+    context w;
+    open_tls_context(&w);
     SSL_CTX *ctx = new_client_ctx(TLS1_3_VERSION);
     tls_client t[2] = {open_tls_client(&w, ctx, "localhost"), open_tls_client(&w, ctx, "localhost")};
     for (int i = 0; i < 2; i++) {
@@ -253,13 +253,13 @@ static void a_client_that_says_goodbye_or_breaks_off_is_gone(void **state) {
     close_tls_client(&t[0]);
     close_tls_client(&t[1]);
     SSL_CTX_free(ctx);
-    close_tls_world(&w);
+    close_tls_context(&w);
 }
 
-static void who_speaks_http_to_the_port_is_told(void **state) {
+static void a_client_that_speaks_http_to_the_port_is_told(void **state) {
     (void)state;
-    world w;
-    open_tls_world(&w);
+    context w;
+    open_tls_context(&w);
     client *c = connect_client(&w), *garbage = connect_client(&w);
     get(c, "/");
     send_bytes(garbage, "\x16\x03\x01\x00\x05xxxxx", 10);
@@ -270,13 +270,13 @@ static void who_speaks_http_to_the_port_is_told(void **state) {
     assert_int_equal(w.n_requests, 0);
     close_client(c);
     close_client(garbage);
-    close_tls_world(&w);
+    close_tls_context(&w);
 }
 
 static void a_handshake_that_does_not_go_on_ends(void **state) {
     (void)state;
-    world w;
-    open_world(&w);
+    context w;
+    open_context(&w);
     assert_int_equal(kin_tls_ctx_open_server(&w.o.tls, cert_file, key_file, NULL), 0);
     w.o.limits.header_ms = 50;
     serve(&w);
@@ -284,7 +284,7 @@ static void a_handshake_that_does_not_go_on_ends(void **state) {
     send_text(c, "\x16\x03\x01\x02");
     wait_for_end(c);
     close_client(c);
-    close_tls_world(&w);
+    close_tls_context(&w);
 }
 
 int main(void) {
@@ -296,7 +296,7 @@ int main(void) {
         cmocka_unit_test(old_versions_are_refused),
         cmocka_unit_test(streams_and_their_end_come_over_tls),
         cmocka_unit_test(a_client_that_says_goodbye_or_breaks_off_is_gone),
-        cmocka_unit_test(who_speaks_http_to_the_port_is_told),
+        cmocka_unit_test(a_client_that_speaks_http_to_the_port_is_told),
         cmocka_unit_test(a_handshake_that_does_not_go_on_ends),
     };
     return cmocka_run_group_tests(tests, make_files, remove_files);

@@ -64,21 +64,21 @@ static void real_templates_are_told_apart(void **state) {
         kin_chat_known chat;
         bool is_generic, thinks, one_call;
         int n_call_id;
-        bool takes_system;
+        bool accepts_system;
     } all[] = {
-        {"Mistral-Small-3.2-24B-Instruct-2506", KIN_CHAT_MISTRAL_LABELS, .n_call_id = 9, .takes_system = true},
-        {"NousResearch-Hermes-3-Llama-3.1-8B-tool_use", KIN_CHAT_HERMES, .takes_system = true},
-        {"Qwen-QwQ-32B", KIN_CHAT_HERMES, .thinks = true, .takes_system = true},
-        {"Qwen-Qwen2.5-7B-Instruct", KIN_CHAT_HERMES, .takes_system = true},
-        {"Qwen-Qwen3-0.6B", KIN_CHAT_HERMES, .thinks = true, .takes_system = true},
-        {"Qwen3-Coder", KIN_CHAT_XML, .takes_system = true},
-        {"deepseek-ai-DeepSeek-R1-Distill-Llama-8B", KIN_CHAT_HERMES, .is_generic = true, .thinks = true, .takes_system = true},
-        {"deepseek-ai-DeepSeek-R1-Distill-Qwen-32B", KIN_CHAT_HERMES, .is_generic = true, .thinks = true, .takes_system = true},
+        {"Mistral-Small-3.2-24B-Instruct-2506", KIN_CHAT_MISTRAL_LABELS, .n_call_id = 9, .accepts_system = true},
+        {"NousResearch-Hermes-3-Llama-3.1-8B-tool_use", KIN_CHAT_HERMES, .accepts_system = true},
+        {"Qwen-QwQ-32B", KIN_CHAT_HERMES, .thinks = true, .accepts_system = true},
+        {"Qwen-Qwen2.5-7B-Instruct", KIN_CHAT_HERMES, .accepts_system = true},
+        {"Qwen-Qwen3-0.6B", KIN_CHAT_HERMES, .thinks = true, .accepts_system = true},
+        {"Qwen3-Coder", KIN_CHAT_XML, .accepts_system = true},
+        {"deepseek-ai-DeepSeek-R1-Distill-Llama-8B", KIN_CHAT_HERMES, .is_generic = true, .thinks = true, .accepts_system = true},
+        {"deepseek-ai-DeepSeek-R1-Distill-Qwen-32B", KIN_CHAT_HERMES, .is_generic = true, .thinks = true, .accepts_system = true},
         {"google-gemma-2-2b-it", KIN_CHAT_HERMES, .is_generic = true},
-        {"meta-llama-Llama-3.1-8B-Instruct", KIN_CHAT_LLAMA, .one_call = true, .takes_system = true},
-        {"meta-llama-Llama-3.2-3B-Instruct", KIN_CHAT_LLAMA, .one_call = true, .takes_system = true},
-        {"microsoft-Phi-3.5-mini-instruct", KIN_CHAT_HERMES, .is_generic = true, .takes_system = true},
-        {"mistralai-Mistral-Nemo-Instruct-2407", KIN_CHAT_MISTRAL, .n_call_id = 9, .takes_system = true},
+        {"meta-llama-Llama-3.1-8B-Instruct", KIN_CHAT_LLAMA, .one_call = true, .accepts_system = true},
+        {"meta-llama-Llama-3.2-3B-Instruct", KIN_CHAT_LLAMA, .one_call = true, .accepts_system = true},
+        {"microsoft-Phi-3.5-mini-instruct", KIN_CHAT_HERMES, .is_generic = true, .accepts_system = true},
+        {"mistralai-Mistral-Nemo-Instruct-2407", KIN_CHAT_MISTRAL, .n_call_id = 9, .accepts_system = true},
     };
     for (size_t i = 0; i < sizeof all / sizeof *all; i++) {
         char *source = read_template(all[i].name);
@@ -86,11 +86,11 @@ static void real_templates_are_told_apart(void **state) {
         kin_tool_format format = format_of(source, strlen(source));
         bool same = is_known(&format, all[i].chat) && format.is_generic == all[i].is_generic &&
                     format.one_call == all[i].one_call && format.n_call_id == all[i].n_call_id &&
-                    kin_chat_format_thinks(&format.chat) == all[i].thinks && format.takes_system == all[i].takes_system;
+                    kin_chat_format_thinks(&format.chat) == all[i].thinks && format.accepts_system == all[i].accepts_system;
         if (!same)
             fail_msg("%s: syntax %d generic %d one %d id %d thinks %d system %d", all[i].name, format.chat.syntax,
                      format.is_generic, format.one_call, format.n_call_id, kin_chat_format_thinks(&format.chat),
-                     format.takes_system);
+                     format.accepts_system);
         free(source);
     }
 }
@@ -113,12 +113,12 @@ static void a_template_that_tells_no_tools_gets_the_generic_form(void **state) {
         kin_tool_format format = format_of(source, strlen(source));
         assert_true(is_known(&format, all[i].calls));
         assert_false(format.is_generic || format.one_call || kin_chat_format_thinks(&format.chat));
-        assert_true(format.takes_system);
+        assert_true(format.accepts_system);
         snprintf(source, sizeof source, "{{ messages[-1].content }}%s", all[i].markers);
         format = format_of(source, strlen(source));
         assert_true(is_known(&format, KIN_CHAT_HERMES));
         assert_true(format.is_generic);
-        assert_false(format.takes_system);
+        assert_false(format.accepts_system);
     }
     assert_true(format_of(tells, strlen(tells)).is_generic);
     assert_true(format_of("{{ raise_exception('no') }}", 27).is_generic);

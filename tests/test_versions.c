@@ -7,7 +7,7 @@
 #include "pure/proto/label.h"
 #include "pure/proto/refusal.h"
 #include "pure/proto/versions.h"
-#include "tests/link_world.h"
+#include "tests/link_context.h"
 
 static const kin_key key = {{1, 2, 3}}; // good_key, as a key
 
@@ -16,8 +16,8 @@ static const kin_key key = {{1, 2, 3}}; // good_key, as a key
 static uint16_t meet(kin_proto_versions a, kin_proto_versions b, kin_err *err) {
     kin_proto_speaker desk = {"desk", "0.1.0", a}, anna = {"anna", "0.3.0", b};
     kin_err other;
-    uint16_t version = kin_proto_versions_meet(&desk, &anna, err);
-    assert_int_equal(kin_proto_versions_meet(&anna, &desk, &other), version); // both sides choose the same version
+    uint16_t version = kin_proto_versions_agree(&desk, &anna, err);
+    assert_int_equal(kin_proto_versions_agree(&anna, &desk, &other), version); // both sides choose the same version
     return version;
 }
 
@@ -30,7 +30,7 @@ static void ranges_meet_at_the_highest_common_version(void **state) {
     assert_int_equal(meet(KIN_PROTO_VERSIONS, KIN_PROTO_VERSIONS, &err), KIN_PROTO_VERSION_MAX);
 }
 
-static void ranges_that_do_not_meet_are_both_named_and_who_is_to_be_updated(void **state) {
+static void ranges_that_do_not_overlap_are_named_with_the_side_to_update(void **state) {
     (void)state;
     kin_err err;
     assert_int_equal(meet((kin_proto_versions){5, 5}, (kin_proto_versions){6, 7}, &err), 0);
@@ -48,7 +48,7 @@ static void the_sentence_fits_whatever_the_names_are(void **state) {
     kin_err err;
     for (size_t i = 0; i < KIN_PROTO_MAX_STR - 1; i += 2) memcpy(name + i, "\xc3\xbc", 2);
     kin_proto_speaker a = {name, name, {40000, 50000}}, b = {name, name, {60000, 65535}};
-    assert_int_equal(kin_proto_versions_meet(&a, &b, &err), 0);
+    assert_int_equal(kin_proto_versions_agree(&a, &b, &err), 0);
     kin_proto_refuse refuse, back;
     uint8_t bytes[2048];
     kin_label_set_sentence(refuse.reason, KIN_PROTO_MAX_REASON, err.text);
@@ -96,7 +96,7 @@ static void failed(void *user, const kin_dial_failure *failure) {
     snprintf(o->reason, sizeof o->reason, "%s", failure->reason);
 }
 
-static outcome dial(world *w, kin_proto_versions here, kin_proto_versions there) {
+static outcome dial(context *w, kin_proto_versions here, kin_proto_versions there) {
     static const kin_endpoint_callbacks of_endpoint = {.opened = opened};
     static const kin_dial_callbacks of_dial = {accepted, failed};
     outcome out = {0};
@@ -111,7 +111,7 @@ static outcome dial(world *w, kin_proto_versions here, kin_proto_versions there)
     kin_dial_options o = kin_dial_options_default(w->tls);
     o.to = kin_dial_address("127.0.0.1", kin_endpoint_port(s));
     o.open = (kin_proto_open){.role = KIN_PROTO_FETCH, .id = {{6}}, .versions = here, .name = "anna", .version = "0.3.0"};
-    o.limit_ms = PATIENCE_MS;
+    o.limit_ms = TIMEOUT_MS;
     assert_int_equal(kin_dial_start(&d, &w->loop, &o, &of_dial, &out, &err), 0);
     RUN_UNTIL(w, out.is_over);
     kin_endpoint_close(s, NULL, NULL);
@@ -126,7 +126,7 @@ static void both_sides_take_the_highest_common_version(void **state) {
     assert_int_equal(out.version, KIN_PROTO_VERSION_MAX);
 }
 
-static void who_has_no_common_version_is_refused_with_both_ranges(void **state) {
+static void a_peer_without_a_common_version_is_refused_with_both_ranges(void **state) {
     outcome out = dial(*state, (kin_proto_versions){8, 9}, (kin_proto_versions){5, 6});
     assert_int_equal(out.version, 0);
     assert_int_equal(out.end, KIN_DIAL_REFUSED);
@@ -139,10 +139,10 @@ static void who_has_no_common_version_is_refused_with_both_ranges(void **state) 
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(ranges_meet_at_the_highest_common_version),
-        cmocka_unit_test(ranges_that_do_not_meet_are_both_named_and_who_is_to_be_updated),
+        cmocka_unit_test(ranges_that_do_not_overlap_are_named_with_the_side_to_update),
         cmocka_unit_test(the_sentence_fits_whatever_the_names_are),
-        cmocka_unit_test_setup_teardown(both_sides_take_the_highest_common_version, open_world, close_world),
-        cmocka_unit_test_setup_teardown(who_has_no_common_version_is_refused_with_both_ranges, open_world, close_world),
+        cmocka_unit_test_setup_teardown(both_sides_take_the_highest_common_version, open_context, close_context),
+        cmocka_unit_test_setup_teardown(a_peer_without_a_common_version_is_refused_with_both_ranges, open_context, close_context),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -28,7 +28,7 @@ typedef struct dog {
 
 static dog open_dog(void) {
     dog d = {.w.least_ns = ms(LEAST_MS), .now = ms(1000)};
-    kin_watchdog_look(&d.w, d.now, false, d.n_signs);
+    kin_watchdog_check(&d.w, d.now, false, d.n_signs);
     return d;
 }
 
@@ -37,7 +37,7 @@ static bool stays_silent(dog *d, int for_ms, bool is_busy) {
     bool hangs = false;
     for (int t = 0; t < for_ms; t += TICK_MS) {
         d->now += ms(TICK_MS);
-        hangs = kin_watchdog_look(&d->w, d->now, is_busy, d->n_signs) || hangs;
+        hangs = kin_watchdog_check(&d->w, d->now, is_busy, d->n_signs) || hangs;
     }
     return hangs;
 }
@@ -49,7 +49,7 @@ static void silence_beyond_the_limit_hangs(void **state) {
     assert_true(stays_silent(&d, 2 * TICK_MS, true));
 }
 
-static void who_waits_for_work_does_not_hang(void **state) {
+static void a_device_that_waits_for_work_does_not_hang(void **state) {
     (void)state;
     dog d = open_dog();
     assert_false(stays_silent(&d, 100 * LEAST_MS, false));
@@ -71,7 +71,7 @@ static void what_took_long_before_may_take_long_again(void **state) {
     assert_true(stays_silent(&d, 3 * TICK_MS, true));
 }
 
-static void time_in_which_nobody_looked_is_not_counted(void **state) {
+static void time_without_checks_is_not_counted(void **state) {
     (void)state;
     dog d = open_dog();
     assert_false(stays_silent(&d, 1000, true));
@@ -135,7 +135,7 @@ static void a_device_whose_step_hangs_leaves(void **state) {
     static engine e = {.gate = PTHREAD_MUTEX_INITIALIZER};
     const int32_t ids[] = {1, 50, 60, 70};
     kin_err err;
-    e.table = (kin_remote_engine){.os = "test", .memory = 1 << 30, .user = &e, .open = open_engine, .take = hang};
+    e.table = (kin_remote_engine){.os = "test", .memory = 1 << 30, .user = &e, .open = open_engine, .handle = hang};
     e.table.reset = reset_engine;
     pthread_mutex_lock(&e.gate);
     kin_cluster_options o = cluster_options(1);
@@ -163,10 +163,10 @@ static void a_device_whose_step_hangs_leaves(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(silence_beyond_the_limit_hangs),
-        cmocka_unit_test(who_waits_for_work_does_not_hang),
+        cmocka_unit_test(a_device_that_waits_for_work_does_not_hang),
         cmocka_unit_test(signs_begin_it_anew),
         cmocka_unit_test(what_took_long_before_may_take_long_again),
-        cmocka_unit_test(time_in_which_nobody_looked_is_not_counted),
+        cmocka_unit_test(time_without_checks_is_not_counted),
         cmocka_unit_test(a_graph_gives_signs),
         cmocka_unit_test(a_device_whose_step_hangs_leaves),
     };

@@ -13,23 +13,23 @@
 
 enum { MAX = 300, ROOM = 4096 };
 
-typedef struct world {
+typedef struct context {
     kin_websocket *ws;
     uint8_t out[ROOM], in[ROOM];
     size_t n_out, n_in;
     int n_messages;
     bool was_text;
-} world;
+} context;
 
 static void on_send(void *user, const uint8_t *bytes, size_t n) {
-    world *w = user;
+    context *w = user;
     assert_true(n <= ROOM - w->n_out);
     memcpy(w->out + w->n_out, bytes, n);
     w->n_out += n;
 }
 
 static void on_message(void *user, bool is_text, const uint8_t *bytes, size_t n) {
-    world *w = user;
+    context *w = user;
     assert_true(n <= ROOM);
     if (n > 0) memcpy(w->in, bytes, n);
     w->n_in = n;
@@ -37,15 +37,15 @@ static void on_message(void *user, bool is_text, const uint8_t *bytes, size_t n)
     w->was_text = is_text;
 }
 
-static int open_world(void **state) {
+static int open_context(void **state) {
     static const kin_websocket_callbacks callbacks = {.send = on_send, .message = on_message};
-    world *w = *state = calloc(1, sizeof *w);
+    context *w = *state = calloc(1, sizeof *w);
     kin_err err;
     return kin_websocket_open(&w->ws, MAX, &callbacks, w, &err);
 }
 
-static int close_world(void **state) {
-    world *w = *state;
+static int close_context(void **state) {
+    context *w = *state;
     kin_websocket_close(w->ws);
     free(w);
     return 0;
@@ -80,7 +80,7 @@ static void the_answer_to_a_key_is_that_of_the_rfc(void **state) {
 }
 
 static void messages_come_whole_however_their_bytes_are_cut(void **state) {
-    world *w = *state;
+    context *w = *state;
     uint8_t bytes[ROOM], payload[200];
     for (size_t i = 0; i < sizeof payload; i++) payload[i] = (uint8_t)i;
     size_t n = put_frame(bytes, TEXT, true, "hel", 3);
@@ -99,14 +99,14 @@ static void messages_come_whole_however_their_bytes_are_cut(void **state) {
 }
 
 static void what_is_sent_is_a_frame_without_a_mask(void **state) {
-    world *w = *state;
+    context *w = *state;
     assert_true(kin_websocket_send(w->ws, true, "hi", 2));
     assert_int_equal(w->n_out, 4);
     assert_memory_equal(w->out, "\x81\x02hi", 4);
 }
 
 static void a_ping_is_answered(void **state) {
-    world *w = *state;
+    context *w = *state;
     uint8_t bytes[ROOM];
     assert_true(kin_websocket_feed(w->ws, bytes, put_frame(bytes, FIN | PING, true, "now", 3)));
     assert_int_equal(w->n_messages, 0);
@@ -115,7 +115,7 @@ static void a_ping_is_answered(void **state) {
 }
 
 static void a_message_that_is_too_long_ends_it_before_it_has_come(void **state) {
-    world *w = *state;
+    context *w = *state;
     uint8_t bytes[ROOM] = {0}, payload[MAX + 1] = {0};
     put_frame(bytes, FIN | BINARY, true, payload, sizeof payload);
     assert_false(kin_websocket_feed(w->ws, bytes, 20));
@@ -125,7 +125,7 @@ static void a_message_that_is_too_long_ends_it_before_it_has_come(void **state) 
 }
 
 static void pieces_that_are_too_long_together_end_it(void **state) {
-    world *w = *state;
+    context *w = *state;
     uint8_t bytes[ROOM], payload[MAX] = {0};
     assert_true(kin_websocket_feed(w->ws, bytes, put_frame(bytes, BINARY, true, payload, MAX)));
     assert_false(kin_websocket_feed(w->ws, bytes, put_frame(bytes, FIN | CONTINUES, true, payload, 1)));
@@ -134,7 +134,7 @@ static void pieces_that_are_too_long_together_end_it(void **state) {
 
 // Each fragment takes memory, even if the total length is within the limit.
 static void endless_pieces_end_it(void **state) {
-    world *w = *state;
+    context *w = *state;
     uint8_t bytes[ROOM];
     bool goes_on = kin_websocket_feed(w->ws, bytes, put_frame(bytes, BINARY, true, "", 0));
     int n = 1;
@@ -144,7 +144,7 @@ static void endless_pieces_end_it(void **state) {
 }
 
 static void a_close_is_answered_and_ends_it(void **state) {
-    world *w = *state;
+    context *w = *state;
     uint8_t bytes[ROOM];
     assert_false(kin_websocket_feed(w->ws, bytes, put_frame(bytes, FIN | CLOSE, true, "\x03\xe8", 2)));
     assert_int_equal(w->out[0], FIN | CLOSE);
@@ -152,7 +152,7 @@ static void a_close_is_answered_and_ends_it(void **state) {
 
 // A reason has at most 123 bytes and must be UTF-8, so no character may be cut.
 static void a_long_reason_ends_behind_a_character(void **state) {
-    world *w = *state;
+    context *w = *state;
     char reason[201] = "";
     for (int i = 0; i < 100; i++) strcat(reason, "ä");
     kin_websocket_end(w->ws, 1000, reason);
@@ -177,26 +177,26 @@ static void what_a_client_must_not_send_ends_it(void **state) {
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         uint8_t bytes[ROOM];
         void *one;
-        assert_int_equal(open_world(&one), 0);
-        world *w = one;
+        assert_int_equal(open_context(&one), 0);
+        context *w = one;
         size_t n = put_frame(bytes, cases[i].first, cases[i].is_masked, cases[i].payload, cases[i].n);
         if (kin_websocket_feed(w->ws, bytes, n)) fail_msg("case %zu", i);
         assert_int_equal(w->n_messages, 0);
-        close_world(&one);
+        close_context(&one);
     }
 }
 
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(the_answer_to_a_key_is_that_of_the_rfc),
-        cmocka_unit_test_setup_teardown(messages_come_whole_however_their_bytes_are_cut, open_world, close_world),
-        cmocka_unit_test_setup_teardown(what_is_sent_is_a_frame_without_a_mask, open_world, close_world),
-        cmocka_unit_test_setup_teardown(a_ping_is_answered, open_world, close_world),
-        cmocka_unit_test_setup_teardown(a_message_that_is_too_long_ends_it_before_it_has_come, open_world, close_world),
-        cmocka_unit_test_setup_teardown(pieces_that_are_too_long_together_end_it, open_world, close_world),
-        cmocka_unit_test_setup_teardown(endless_pieces_end_it, open_world, close_world),
-        cmocka_unit_test_setup_teardown(a_close_is_answered_and_ends_it, open_world, close_world),
-        cmocka_unit_test_setup_teardown(a_long_reason_ends_behind_a_character, open_world, close_world),
+        cmocka_unit_test_setup_teardown(messages_come_whole_however_their_bytes_are_cut, open_context, close_context),
+        cmocka_unit_test_setup_teardown(what_is_sent_is_a_frame_without_a_mask, open_context, close_context),
+        cmocka_unit_test_setup_teardown(a_ping_is_answered, open_context, close_context),
+        cmocka_unit_test_setup_teardown(a_message_that_is_too_long_ends_it_before_it_has_come, open_context, close_context),
+        cmocka_unit_test_setup_teardown(pieces_that_are_too_long_together_end_it, open_context, close_context),
+        cmocka_unit_test_setup_teardown(endless_pieces_end_it, open_context, close_context),
+        cmocka_unit_test_setup_teardown(a_close_is_answered_and_ends_it, open_context, close_context),
+        cmocka_unit_test_setup_teardown(a_long_reason_ends_behind_a_character, open_context, close_context),
         cmocka_unit_test(what_a_client_must_not_send_ends_it),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

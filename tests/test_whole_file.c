@@ -59,7 +59,7 @@ static void what_is_read_is_what_was_written_and_a_nul(void **state) {
     assert_int_equal(kin_whole_file_read(path, 1, &(uint8_t *){NULL}, &(size_t){0}, &err), KIN_ABSENT);
 }
 
-static void a_pipe_that_nobody_writes_to_is_refused(void **state) {
+static void a_pipe_without_a_writer_is_refused(void **state) {
     (void)state;
     char path[80];
     uint8_t *bytes;
@@ -78,7 +78,7 @@ static void a_pipe_that_nobody_writes_to_is_refused(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(what_is_read_is_what_was_written_and_a_nul, make_folder, remove_folder),
-        cmocka_unit_test_setup_teardown(a_pipe_that_nobody_writes_to_is_refused, make_folder, remove_folder),
+        cmocka_unit_test_setup_teardown(a_pipe_without_a_writer_is_refused, make_folder, remove_folder),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

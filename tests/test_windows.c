@@ -61,20 +61,20 @@ static int remove_root(void **state) {
 
 // ---- sequences
 
-typedef struct text {
+typedef struct request {
     int32_t prompt[MAX_PROMPT], made[MAX_MADE];
     int n_prompt, n_made, n_most, n_cached, n_ended;
-    uint64_t logits;          // hash of all its logits
-    const struct text *known; // its final output, from which drafts are made; NULL: no drafts
+    uint64_t logits;             // hash of all its logits
+    const struct request *known; // its final output, from which drafts are made; NULL: no drafts
     kin_rng rng;
     kin_draft_source source;
     kin_draft_counts drafts;
     kin_generation_end how;
     kin_generation *g;
-} text;
+} request;
 
 static int32_t next(void *user, float *logits) {
-    text *t = user;
+    request *t = user;
     int32_t best = 0;
     t->logits = kin_hash64(logits, N_VOCAB * sizeof *logits, t->logits);
     if (t->n_made == t->n_most) return KIN_GENERATION_NO_TOKEN;
@@ -84,11 +84,11 @@ static int32_t next(void *user, float *logits) {
 
 static void progress(void *user, int n_done, int n_cached) {
     (void)n_done;
-    ((text *)user)->n_cached = n_cached;
+    ((request *)user)->n_cached = n_cached;
 }
 
 static void ended(void *user, kin_generation_end how, const kin_err *why) {
-    text *t = user;
+    request *t = user;
     if (why) print_message("%s\n", why->text);
     t->n_ended++;
     t->how = how;
@@ -96,7 +96,7 @@ static void ended(void *user, kin_generation_end how, const kin_err *why) {
 
 // Drafts as many tokens as allowed, each right in two of three cases, with branches.
 static void propose(void *user, const int32_t *tokens, int n, int most, kin_draft *out) {
-    text *t = user;
+    request *t = user;
     const int at = n - t->n_prompt;
     (void)tokens;
     *out = (kin_draft){.kind = KIN_DRAFT_ORACLE, .n = most};
@@ -108,33 +108,33 @@ static void propose(void *user, const int32_t *tokens, int n, int most, kin_draf
 }
 
 // The first n_shared tokens are the same for all seeds.
-static void make_text(text *t, int seed, int n_shared, int n_prompt, int n_made) {
-    *t = (text){.n_prompt = n_prompt, .n_most = n_made};
+static void make_request(request *t, int seed, int n_shared, int n_prompt, int n_made) {
+    *t = (request){.n_prompt = n_prompt, .n_most = n_made};
     for (int i = 0; i < n_prompt; i++) t->prompt[i] = ((i < n_shared ? 1 : seed) * (i + 7) * 37 + i / 3) % N_VOCAB;
 }
 
 // The text once more, with n_more other tokens behind the prompt.
-static text again(const text *t, int n_more) {
-    text a = {.n_prompt = t->n_prompt + n_more, .n_most = t->n_most};
+static request again(const request *t, int n_more) {
+    request a = {.n_prompt = t->n_prompt + n_more, .n_most = t->n_most};
     memcpy(a.prompt, t->prompt, (size_t)t->n_prompt * sizeof *a.prompt);
     for (int i = 0; i < n_more; i++) a.prompt[t->n_prompt + i] = (i * 31 + 5) % N_VOCAB;
     return a;
 }
 
-typedef struct world {
+typedef struct context {
     kin_thread_ring *ring;
     kin_scheduler *s;
     kin_prefix_pages *pages;
-} world;
+} context;
 
 static bool has_pages, is_ahead;
 static char dirs[KIN_THREAD_RING_MEMBERS][80];
 
 // n_sequences: for whose windows there is room; 0: the whole context is kept.
-static world open_world(int n_members, int n_rounds, int n_sequences, int n_parallel) {
+static context open_context(int n_members, int n_rounds, int n_sequences, int n_parallel) {
     kin_thread_ring_options o = {
         .n_members = n_members, .n_batch = N_BATCH, .n_ctx = N_CTX, .n_steps = n_members > 1 ? 8 : 1, .n_sequences = n_sequences};
-    world w = {0};
+    context w = {0};
     char head[80];
     kin_err err;
     for (int i = 0; i < n_members; i++) {
@@ -163,7 +163,7 @@ static world open_world(int n_members, int n_rounds, int n_sequences, int n_para
     return w;
 }
 
-static void close_world(world *w) {
+static void close_context(context *w) {
     kin_err err;
     if (kin_scheduler_settle(w->s, &err) != 0) fail_msg("%s", err.text);
     kin_scheduler_close(w->s);
@@ -171,7 +171,7 @@ static void close_world(world *w) {
     kin_thread_ring_close(w->ring);
 }
 
-static void submit(world *w, text *t) {
+static void submit(context *w, request *t) {
     kin_generation_options o = {.prompt = t->prompt,
                                 .n_prompt = t->n_prompt,
                                 .next = next,
@@ -186,24 +186,24 @@ static void submit(world *w, text *t) {
     if (kin_scheduler_submit(w->s, &o, &t->g, &err) != 0) fail_msg("%s", err.text);
 }
 
-static void run(world *w) {
+static void run(context *w) {
     kin_err err;
     for (bool busy = true; busy;)
         if (kin_scheduler_step(w->s, &busy, &err) != 0) fail_msg("%s", err.text);
 }
 
-static void run_alone(const text *t, text *alone) {
+static void run_alone(const request *t, request *alone) {
     const bool had_pages = has_pages;
     has_pages = false;
-    world w = open_world(1, 1, 0, 1);
+    context w = open_context(1, 1, 0, 1);
     has_pages = had_pages;
     *alone = *t;
     submit(&w, alone);
     run(&w);
-    close_world(&w);
+    close_context(&w);
 }
 
-static void expect_same(const text *a, const text *b) {
+static void expect_same(const request *a, const request *b) {
     assert_int_equal(a->n_ended, 1);
     assert_int_equal(a->how, KIN_GENERATION_DONE);
     assert_int_equal(a->n_made, b->n_made);
@@ -213,52 +213,52 @@ static void expect_same(const text *a, const text *b) {
 
 // ---- tests
 
-enum { N_TEXTS = 6 };
+enum { N_REQUESTS = 6 };
 
-static text texts[N_TEXTS], alone[N_TEXTS];
+static request requests[N_REQUESTS], alone[N_REQUESTS];
 
-static int make_texts(void **state) {
+static int make_requests(void **state) {
     (void)state;
-    for (int i = 0; i < N_TEXTS; i++) {
-        make_text(&texts[i], 3 + i, i % 2 ? 300 : 0, i == 4 ? 50 : 430 + 37 * i, MAX_MADE - 20 * i);
-        run_alone(&texts[i], &alone[i]);
+    for (int i = 0; i < N_REQUESTS; i++) {
+        make_request(&requests[i], 3 + i, i % 2 ? 300 : 0, i == 4 ? 50 : 430 + 37 * i, MAX_MADE - 20 * i);
+        run_alone(&requests[i], &alone[i]);
     }
     return 0;
 }
 
 static void check_beside_each_other(int n_members, int n_rounds, int n_sequences, int n_parallel) {
-    static text now[N_TEXTS];
-    memcpy(now, texts, sizeof now);
-    world w = open_world(n_members, n_rounds, n_sequences, n_parallel);
-    for (int i = 0; i < N_TEXTS; i++) submit(&w, &now[i]);
+    static request now[N_REQUESTS];
+    memcpy(now, requests, sizeof now);
+    context w = open_context(n_members, n_rounds, n_sequences, n_parallel);
+    for (int i = 0; i < N_REQUESTS; i++) submit(&w, &now[i]);
     run(&w);
-    for (int i = 0; i < N_TEXTS; i++) expect_same(&now[i], &alone[i]);
-    close_world(&w);
+    for (int i = 0; i < N_REQUESTS; i++) expect_same(&now[i], &alone[i]);
+    close_context(&w);
 }
 
-static void texts_beside_each_other_are_those_alone(void **state) {
+static void sequences_beside_each_other_are_those_alone(void **state) {
     (void)state;
     check_beside_each_other(1, 1, 4, 4);
     check_beside_each_other(1, 1, 1, 1);
 }
 
-static void a_ring_in_two_rounds_gives_the_texts_of_one_machine(void **state) {
+static void a_ring_in_two_rounds_gives_the_sequences_of_one_machine(void **state) {
     (void)state;
     check_beside_each_other(3, 1, 4, 4);
     check_beside_each_other(3, 2, 4, 4);
 }
 
 // There is room for the windows of three sequences, and two steps.
-static void texts_that_wait_for_blocks_are_the_same(void **state) {
+static void sequences_that_wait_for_blocks_are_the_same(void **state) {
     (void)state;
-    check_beside_each_other(1, 1, 1, N_TEXTS);
-    check_beside_each_other(3, 2, 1, N_TEXTS);
+    check_beside_each_other(1, 1, 1, N_REQUESTS);
+    check_beside_each_other(3, 2, 1, N_REQUESTS);
 }
 
 static void check_drafts(int n_members, int n_rounds) {
-    static text with;
-    with = texts[1];
-    world w = open_world(n_members, n_rounds, 1, 1);
+    static request with;
+    with = requests[1];
+    context w = open_context(n_members, n_rounds, 1, 1);
     with.known = &alone[1];
     submit(&w, &with);
     run(&w);
@@ -266,17 +266,17 @@ static void check_drafts(int n_members, int n_rounds) {
     const uint64_t n = with.drafts.drafted[KIN_DRAFT_ORACLE], n_right = with.drafts.accepted[KIN_DRAFT_ORACLE];
     assert_true(n_right > 5 && n > n_right);
     assert_true(is_ahead || with.drafts.branches > 0);
-    close_world(&w);
+    close_context(&w);
 }
 
-static void drafts_change_no_text(void **state) {
+static void drafts_change_no_sequence(void **state) {
     (void)state;
     check_drafts(1, 1);
     check_drafts(3, 1);
     check_drafts(3, 2);
 }
 
-static void drafts_in_several_steps_at_once_change_no_text(void **state) {
+static void drafts_in_several_steps_at_once_change_no_sequence(void **state) {
     (void)state;
     is_ahead = true;
     check_drafts(3, 1);
@@ -287,10 +287,10 @@ static void drafts_in_several_steps_at_once_change_no_text(void **state) {
 // The next turn of a conversation has another text behind the prompt: all of the prompt but its end is reused, though the window
 // has left it.
 static void a_next_turn_begins_near_the_end_of_the_prompt(void **state) {
-    static text first, second, third, fresh;
+    static request first, second, third, fresh;
     (void)state;
-    make_text(&first, 7, 0, 400, MAX_MADE);
-    world w = open_world(1, 1, 2, 2);
+    make_request(&first, 7, 0, 400, MAX_MADE);
+    context w = open_context(1, 1, 2, 2);
     second = again(&first, 150);
     third = second;
     submit(&w, &first);
@@ -304,16 +304,16 @@ static void a_next_turn_begins_near_the_end_of_the_prompt(void **state) {
     run(&w);
     assert_int_equal(third.n_cached, 512);
     expect_same(&third, &fresh);
-    close_world(&w);
+    close_context(&w);
 }
 
 // Where two prompts have parted, a third one begins.
 static void a_third_prompt_begins_where_two_parted(void **state) {
-    static text parted[3], fresh;
+    static request parted[3], fresh;
     (void)state;
-    world w = open_world(1, 1, 2, 1);
+    context w = open_context(1, 1, 2, 1);
     for (int i = 0; i < 3; i++) {
-        make_text(&parted[i], 11 + i, 300, 700, 4);
+        make_request(&parted[i], 11 + i, 300, 700, 4);
         run_alone(&parted[i], &fresh);
         submit(&w, &parted[i]);
         run(&w);
@@ -321,28 +321,28 @@ static void a_third_prompt_begins_where_two_parted(void **state) {
     }
     assert_int_equal(parted[1].n_cached, 0);
     assert_int_equal(parted[2].n_cached, 256);
-    close_world(&w);
+    close_context(&w);
 }
 
 // The second prompt ends to be like the first one within the block before its mark, and begins while that is in flight, or later.
 static void a_prompt_begins_with_a_part_of_one_in_flight(void **state) {
-    static text parted[2], fresh[2];
+    static request parted[2], fresh[2];
     (void)state;
     for (int i = 0; i < 2; i++) {
-        make_text(&parted[i], 21 + i, 440, 470 + 20 * i, 30);
+        make_request(&parted[i], 21 + i, 440, 470 + 20 * i, 30);
         run_alone(&parted[i], &fresh[i]);
     }
     bool was_reused = false;
     for (int n_steps = 1; n_steps <= 12; n_steps++) {
-        text now[2] = {parted[0], parted[1]};
+        request now[2] = {parted[0], parted[1]};
         kin_err err;
         bool busy;
-        world w = open_world(3, 1, 2, 2);
+        context w = open_context(3, 1, 2, 2);
         submit(&w, &now[0]);
         for (int i = 0; i < n_steps; i++) assert_int_equal(kin_scheduler_step(w.s, &busy, &err), 0);
         submit(&w, &now[1]);
         run(&w);
-        close_world(&w);
+        close_context(&w);
         for (int i = 0; i < 2; i++) expect_same(&now[i], &fresh[i]);
         was_reused = was_reused || now[1].n_cached == 384;
     }
@@ -350,12 +350,12 @@ static void a_prompt_begins_with_a_part_of_one_in_flight(void **state) {
 }
 
 // A text that is whole within the window is reused at any position.
-static void a_short_text_is_reused_anywhere(void **state) {
-    static text first, second, fresh;
+static void a_short_sequence_is_reused_anywhere(void **state) {
+    static request first, second, fresh;
     (void)state;
-    make_text(&first, 5, 40, 60, 20);
-    make_text(&second, 6, 40, 60, 20);
-    world w = open_world(1, 1, 1, 1);
+    make_request(&first, 5, 40, 60, 20);
+    make_request(&second, 6, 40, 60, 20);
+    context w = open_context(1, 1, 1, 1);
     submit(&w, &first);
     run(&w);
     run_alone(&second, &fresh);
@@ -363,24 +363,24 @@ static void a_short_text_is_reused_anywhere(void **state) {
     run(&w);
     assert_int_equal(second.n_cached, 40);
     expect_same(&second, &fresh);
-    close_world(&w);
+    close_context(&w);
 }
 
 static void check_restart(int n_members, int n_rounds) {
-    static text first, second;
-    const int at_disk = texts[5].n_prompt / KIN_KV_CELLS * KIN_KV_CELLS;
+    static request first, second;
+    const int at_disk = requests[5].n_prompt / KIN_KV_CELLS * KIN_KV_CELLS;
     assert_int_equal(make_root(NULL), 0);
     has_pages = true;
-    first = second = texts[5];
-    world w = open_world(n_members, n_rounds, 1, 1);
+    first = second = requests[5];
+    context w = open_context(n_members, n_rounds, 1, 1);
     submit(&w, &first);
     run(&w);
-    close_world(&w);
+    close_context(&w);
     expect_same(&first, &alone[5]);
-    w = open_world(n_members, n_rounds, 1, 1);
+    w = open_context(n_members, n_rounds, 1, 1);
     submit(&w, &second);
     run(&w);
-    close_world(&w);
+    close_context(&w);
     has_pages = false;
     remove_root(NULL);
     print_message("             %d members, %d rounds: %d tokens loaded\n", n_members, n_rounds, second.n_cached);
@@ -388,7 +388,7 @@ static void check_restart(int n_members, int n_rounds) {
     if (n_rounds == 1) assert_int_equal(second.n_cached, at_disk);
 }
 
-static void a_text_is_found_after_a_restart(void **state) {
+static void a_sequence_is_found_after_a_restart(void **state) {
     (void)state;
     check_restart(1, 1);
     check_restart(3, 1);
@@ -396,19 +396,19 @@ static void a_text_is_found_after_a_restart(void **state) {
 }
 
 // Texts are loaded while others run.
-static void a_text_is_loaded_beside_others(void **state) {
-    static text now[N_TEXTS];
+static void a_sequence_is_loaded_beside_others(void **state) {
+    static request now[N_REQUESTS];
     (void)state;
     for (int n_rounds = 1; n_rounds <= 2; n_rounds++) {
         assert_int_equal(make_root(NULL), 0);
         has_pages = true;
         for (int turn = 0; turn < 2; turn++) {
-            memcpy(now, texts, sizeof now);
-            world w = open_world(3, n_rounds, 4, 4);
-            for (int i = 0; i < N_TEXTS; i++) submit(&w, &now[i]);
+            memcpy(now, requests, sizeof now);
+            context w = open_context(3, n_rounds, 4, 4);
+            for (int i = 0; i < N_REQUESTS; i++) submit(&w, &now[i]);
             run(&w);
-            close_world(&w);
-            for (int i = 0; i < N_TEXTS; i++) expect_same(&now[i], &alone[i]);
+            close_context(&w);
+            for (int i = 0; i < N_REQUESTS; i++) expect_same(&now[i], &alone[i]);
         }
         has_pages = false;
         remove_root(NULL);
@@ -418,14 +418,14 @@ static void a_text_is_loaded_beside_others(void **state) {
 static void windowed_layers_take_the_window_s_memory(void **state) {
     (void)state;
     const uint64_t cell = 2 * DIM * 2; // keys and values in F16
-    world whole = open_world(1, 1, 0, 1), window = open_world(1, 1, 1, 1);
+    context whole = open_context(1, 1, 0, 1), window = open_context(1, 1, 1, 1);
     // Three windows of 2 blocks and 3 more, and the pages that a request loads, which are more than two steps of a block
     const uint64_t n_cells = (3 * (2 + 3) + KIN_PAGES_MAX) * KIN_KV_CELLS;
     assert_int_equal(kin_thread_ring_stats(whole.ring, 0).kv_bytes, N_LAYER * N_CTX * cell);
     assert_int_equal(kin_thread_ring_stats(window.ring, 0).kv_bytes,
                      N_LAYER / 4 * N_CTX * cell + N_LAYER / 4 * 3 * n_cells * cell);
-    close_world(&whole);
-    close_world(&window);
+    close_context(&whole);
+    close_context(&window);
 }
 
 // ---- the table
@@ -477,24 +477,24 @@ static void a_sequence_keeps_its_last_positions(void **state) {
 }
 
 static int set_up(void **state) {
-    return make_model(state) == 0 ? make_texts(state) : -1;
+    return make_model(state) == 0 ? make_requests(state) : -1;
 }
 
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_sequence_keeps_its_last_positions),
         cmocka_unit_test(windowed_layers_take_the_window_s_memory),
-        cmocka_unit_test(texts_beside_each_other_are_those_alone),
-        cmocka_unit_test(a_ring_in_two_rounds_gives_the_texts_of_one_machine),
-        cmocka_unit_test(texts_that_wait_for_blocks_are_the_same),
-        cmocka_unit_test(drafts_change_no_text),
-        cmocka_unit_test(drafts_in_several_steps_at_once_change_no_text),
+        cmocka_unit_test(sequences_beside_each_other_are_those_alone),
+        cmocka_unit_test(a_ring_in_two_rounds_gives_the_sequences_of_one_machine),
+        cmocka_unit_test(sequences_that_wait_for_blocks_are_the_same),
+        cmocka_unit_test(drafts_change_no_sequence),
+        cmocka_unit_test(drafts_in_several_steps_at_once_change_no_sequence),
         cmocka_unit_test(a_next_turn_begins_near_the_end_of_the_prompt),
         cmocka_unit_test(a_third_prompt_begins_where_two_parted),
         cmocka_unit_test(a_prompt_begins_with_a_part_of_one_in_flight),
-        cmocka_unit_test(a_short_text_is_reused_anywhere),
-        cmocka_unit_test(a_text_is_found_after_a_restart),
-        cmocka_unit_test(a_text_is_loaded_beside_others),
+        cmocka_unit_test(a_short_sequence_is_reused_anywhere),
+        cmocka_unit_test(a_sequence_is_found_after_a_restart),
+        cmocka_unit_test(a_sequence_is_loaded_beside_others),
     };
     return cmocka_run_group_tests(tests, set_up, remove_model);
 }

@@ -15,14 +15,14 @@ static _Thread_local kin_interruptible *own;
 static pthread_once_t once = PTHREAD_ONCE_INIT;
 static bool works;
 
-static void leave_if_taken(int signal) {
+static void leave_if_stopped(int signal) {
     (void)signal;
-    if (own && atomic_load(&own->doing) == KIN_TAKEN) siglongjmp(own->point, 1);
+    if (own && atomic_load(&own->doing) == KIN_STOPPED) siglongjmp(own->point, 1);
 }
 
 // SA_NODEFER: the handler does not return, so the signal must not stay blocked.
 static void prepare(void) {
-    const struct sigaction action = {.sa_handler = leave_if_taken, .sa_flags = SA_NODEFER | SA_RESTART};
+    const struct sigaction action = {.sa_handler = leave_if_stopped, .sa_flags = SA_NODEFER | SA_RESTART};
     works =
         syscall(SYS_membarrier, MEMBARRIER_CMD_REGISTER_PRIVATE_EXPEDITED, 0, 0) == 0 && sigaction(SIGNAL, &action, NULL) == 0;
 }
@@ -42,7 +42,7 @@ void kin_interruptible_open(kin_interruptible *x) {
 
 void kin_interruptible_end(kin_interruptible *x) {
     int what = atomic_load_explicit(&x->doing, memory_order_relaxed);
-    if (what != KIN_TAKEN && atomic_compare_exchange_strong(&x->doing, &what, KIN_COMPUTES_NOTHING)) return;
+    if (what != KIN_STOPPED && atomic_compare_exchange_strong(&x->doing, &what, KIN_COMPUTES_NOTHING)) return;
     siglongjmp(x->point, 1);
 }
 
@@ -50,10 +50,10 @@ void kin_interruptible_recover(kin_interruptible *x) {
     atomic_store(&x->doing, KIN_COMPUTES_NOTHING);
 }
 
-kin_computation kin_interrupt_take(kin_interruptible *x) {
+kin_computation kin_interrupt_stop(kin_interruptible *x) {
     int what = atomic_load(&x->doing);
     if (!works || (what != KIN_COMPUTES && what != KIN_SLEEPS)) return KIN_COMPUTES_NOTHING;
-    if (!atomic_compare_exchange_strong(&x->doing, &what, KIN_TAKEN)) return KIN_COMPUTES_NOTHING;
+    if (!atomic_compare_exchange_strong(&x->doing, &what, KIN_STOPPED)) return KIN_COMPUTES_NOTHING;
     syscall(SYS_tgkill, getpid(), x->thread, SIGNAL);
     return (kin_computation)what;
 }

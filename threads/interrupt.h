@@ -3,7 +3,7 @@
 // A thread computes something whose result may be dropped between kin_interruptible_begin and kin_interruptible_end. Another
 // thread may take that computation from it: then it executes no further instruction of it, so the memory that it reads may
 // change at once. As soon as it runs again, it continues at its KIN_INTERRUPTIBLE_POINT. Memory may be unmapped only when it has
-// done so (kin_interruptible_is_taken), because it may stand within a page fault, which the kernel goes on with.
+// done so (kin_interruptible_is_stopped), because it may stand within a page fault, which the kernel goes on with.
 //
 // The computation must hold nothing: no lock, no memory of its own.
 //
@@ -36,7 +36,7 @@ typedef enum kin_computation {
     KIN_COMPUTES_NOTHING, // that could be taken
     KIN_COMPUTES,
     KIN_SLEEPS,
-    KIN_TAKEN,
+    KIN_STOPPED,
 } kin_computation;
 
 #ifdef KIN_INTERRUPTS
@@ -58,7 +58,7 @@ void kin_interrupt_prepare(void);
 void kin_interruptible_open(kin_interruptible *x);
 
 // Between these two calls the thread's computation can be taken. _end does not return if it was. What the thread looks at after
-// _begin is newer than what the other thread had written before a kin_interrupt_take that found nothing to take.
+// _begin is newer than what the other thread had written before a kin_interrupt_stop that found nothing to take.
 static inline void kin_interruptible_begin(kin_interruptible *x, kin_computation what) {
     atomic_store(&x->doing, what);
 }
@@ -68,13 +68,13 @@ void kin_interruptible_end(kin_interruptible *x);
 void kin_interruptible_recover(kin_interruptible *x);
 
 // True from when x's computation was taken until the thread has noticed it. Any thread.
-static inline bool kin_interruptible_is_taken(const kin_interruptible *x) {
-    return atomic_load(&x->doing) == KIN_TAKEN;
+static inline bool kin_interruptible_is_stopped(const kin_interruptible *x) {
+    return atomic_load(&x->doing) == KIN_STOPPED;
 }
 
 // Takes x's computation. Returns what it was; KIN_COMPUTES_NOTHING: there was none to take. It has ended only when
 // kin_interrupt_settle has returned.
-kin_computation kin_interrupt_take(kin_interruptible *x);
+kin_computation kin_interrupt_stop(kin_interruptible *x);
 void kin_interrupt_settle(void);
 
 #else
@@ -97,12 +97,12 @@ static inline void kin_interruptible_end(kin_interruptible *x) {
 static inline void kin_interruptible_recover(kin_interruptible *x) {
     (void)x;
 }
-static inline kin_computation kin_interrupt_take(kin_interruptible *x) {
+static inline kin_computation kin_interrupt_stop(kin_interruptible *x) {
     (void)x;
     return KIN_COMPUTES_NOTHING;
 }
 static inline void kin_interrupt_settle(void) {}
-static inline bool kin_interruptible_is_taken(const kin_interruptible *x) {
+static inline bool kin_interruptible_is_stopped(const kin_interruptible *x) {
     (void)x;
     return false;
 }

@@ -89,7 +89,7 @@ static void compute_alone(const kin_team *t, int step, const kin_team_step *plan
     _Alignas(16) uint8_t state[KIN_TEAM_STATE];
     kin_team_chunk c = {.step = step, .state = state, .is_new = true};
     for (; c.i < plan->n_chunks; c.i++, c.is_new = false) {
-        c.next = plan->takes_ahead && c.i + 1 < plan->n_chunks ? c.i + 1 : -1;
+        c.next = plan->claims_ahead && c.i + 1 < plan->n_chunks ? c.i + 1 : -1;
         t->job.compute(t->job.user, &c);
     }
 }
@@ -111,7 +111,7 @@ static void begin_step(kin_team *t, int step) {
         }
         kin_team_state *s = &t->steps[step];
         s->n_chunks = plan.n_chunks;
-        s->takes_ahead = plan.takes_ahead;
+        s->claims_ahead = plan.claims_ahead;
         s->repeats = repeats;
         if (s->repeats) mark_chunks(t, s);
         atomic_store_explicit(&s->n_done, 0, memory_order_relaxed);
@@ -136,7 +136,7 @@ static void publish(kin_team *t, const kin_team_state *s, const kin_team_chunk *
     finish_chunk(t, c->step);
 }
 
-static int take_chunk(kin_team_state *s) {
+static int claim_chunk(kin_team_state *s) {
     return atomic_fetch_add_explicit(&s->next, 1, memory_order_relaxed);
 }
 
@@ -154,8 +154,8 @@ static void compute_chunks(kin_team *t, kin_team_chunk *c, member *m) {
     kin_team_state *s = &t->steps[c->step];
     c->is_new = true;
     c->result = s->repeats ? m->result : NULL;
-    for (int i = take_chunk(s), next; i < s->n_chunks; i = next < 0 ? take_chunk(s) : next) {
-        next = s->takes_ahead && i + BEHIND * t->job.n_threads < s->n_chunks ? take_chunk(s) : -1;
+    for (int i = claim_chunk(s), next; i < s->n_chunks; i = next < 0 ? claim_chunk(s) : next) {
+        next = s->claims_ahead && i + BEHIND * t->job.n_threads < s->n_chunks ? claim_chunk(s) : -1;
         c->i = i;
         c->next = next < s->n_chunks ? next : -1;
         if (s->repeats) {
@@ -218,7 +218,7 @@ static void work(kin_team *t, member *m) {
 // ---- jobs
 
 // Returns false if the job ended without this thread, which then is not inside any more.
-static bool take_part(kin_team *t, member *m) {
+static bool join_job(kin_team *t, member *m) {
     if (KIN_INTERRUPTIBLE_POINT(m->own) != 0) {
         kin_interruptible_recover(m->own);
         return false;
@@ -236,7 +236,7 @@ void kin_team_help(kin_team *t, int i) {
         if (seen == KIN_TEAM_CLOSES) return;
         leave_shared_cpu(t, &m);
         atomic_fetch_add(&t->inside.value, 1);
-        if (atomic_load(&t->is_open) && !take_part(t, &m)) continue;
+        if (atomic_load(&t->is_open) && !join_job(t, &m)) continue;
         if (atomic_fetch_sub(&t->inside.value, 1) == 1 && atomic_load(&t->inside.n_asleep) > 0) kin_futex_wake(&t->inside.value);
     }
 }
@@ -253,7 +253,7 @@ static void call_helpers(kin_team *t) {
 static void interrupt_helpers(kin_team *t) {
     int n = 0;
     for (int i = 1; i < t->job.n_threads && t->members; i++) {
-        const kin_computation what = kin_interrupt_take(&t->members[i]);
+        const kin_computation what = kin_interrupt_stop(&t->members[i]);
         n += what != KIN_COMPUTES_NOTHING;
         if (what == KIN_SLEEPS) atomic_fetch_sub(&t->current.n_asleep, 1);
     }
@@ -293,7 +293,7 @@ bool kin_team_run(kin_team *t, const kin_team_job *job) {
 
 void kin_team_rest(kin_team *t) {
     for (int i = 1; i < t->most_threads && t->members; i++)
-        while (kin_interruptible_is_taken(&t->members[i])) kin_thread_yield();
+        while (kin_interruptible_is_stopped(&t->members[i])) kin_thread_yield();
 }
 
 int kin_team_reserve(kin_team *t, int n_steps, kin_err *err) {

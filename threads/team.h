@@ -38,7 +38,7 @@ typedef struct kin_team kin_team;
 // The division of a step into chunks.
 typedef struct kin_team_step {
     int n_chunks;        // 0: the step has no work
-    bool takes_ahead;    // a thread takes its next chunk before it computes one, so that it can prefetch
+    bool claims_ahead;   // a thread takes its next chunk before it computes one, so that it can prefetch
     size_t result_bytes; // maximum size of a chunk's result; 0: chunks must not be computed twice
 } kin_team_step;
 

@@ -12,7 +12,7 @@ typedef struct kin_team_state {
     _Alignas(64) atomic_int next; // the next chunk to take
     atomic_int n_done;
     int n_chunks;
-    bool takes_ahead, repeats;
+    bool claims_ahead, repeats;
     unsigned tag; // distinguishes its chunks' marks from those of other steps
 } kin_team_state;
 

@@ -34,15 +34,15 @@ KIN_EXPORT("close") void kin_web_close(void);
 KIN_EXPORT("payload") uint8_t *kin_web_payload(size_t n);
 // Computes this member's layers of the step in that memory, or looks up the pages (type: the frame's, KIN_FRAME_STEP or
 // KIN_FRAME_PAGES). The payload is then the one for the next member; returns its bytes. -1: it failed, and the step ends.
-KIN_EXPORT("take") int kin_web_take(size_t n, int type);
+KIN_EXPORT("take") int kin_web_handle(size_t n, int type);
 
 // Call before anything is open. Measures seconds per byte of weights of that type (GGUF's number), multiplied with n_rows rows,
 // in the shapes of a layer (for several rows: one matrix). It uses enough layers to fill `bytes`, so that they come from memory;
 // if `bytes` is less than a layer, it multiplies one matrix repeatedly, which may stay in the processor's cache. backend: 0, this
 // module's own; 1, plain C. Returns -1 if there is no kernel or no memory.
 KIN_EXPORT("product_s") double kin_web_product_s(int type, int n_rows, int n_threads, size_t bytes, int backend);
-// Selects the variant for multiplying one row with a type's weights (kin_kernels_ways); product_s shows which is fastest.
-KIN_EXPORT("set_way") void kin_web_set_way(int type, int way);
+// Selects the variant for multiplying one row with a type's weights (kin_kernels_variants); product_s shows which is fastest.
+KIN_EXPORT("set_way") void kin_web_set_variant(int type, int variant);
 // Measures seconds per byte of keys and values in the attention of n_rows tokens of one sequence, with 32 heads of 64 on 8 KV
 // heads, over caches of `bytes`. Returns -1 if out of memory.
 KIN_EXPORT("attend_s") double kin_web_attend_s(int n_rows, int n_threads, size_t bytes);

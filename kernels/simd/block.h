@@ -31,7 +31,7 @@ const kin_dot *SIMD_FN(kin_dots_of)(int type); // [SIMD_ROWS]: for 1, 2, ... row
 // Multiplies a block with n activation rows without unpacking it first: adds the products to f // [n][16 rows of the block].
 // NULL: this back-end has none for this type and number of rows.
 typedef void (*kin_fused)(const uint8_t *panel, int columns, const kin_act *a, float (*f)[16]);
-kin_fused SIMD_FN(kin_fused_of)(int type, int64_t n, int way);
+kin_fused SIMD_FN(kin_fused_of)(int type, int64_t n, int variant);
 // Those for a single row that kin_fused_of gets from other files: fused_one.c, grid_permutes.c.
 kin_fused SIMD_FN(kin_fused_one_of)(int type);
 kin_fused SIMD_FN(kin_fused_grid_of)(int type);

@@ -41,7 +41,7 @@ SIMD_INLINE v128_t low_bits(masks m, v128_t w) { return w & m.low; }
 SIMD_INLINE v128_t high_bits(masks m, v128_t w) { return wasm_u16x8_shr(w, 4) & m.low; }
 
 // Multiplies 4 columns of 4 rows, unsigned bytes of at most 127, with x: gives sums of two products in 16 bits, or adds all four
-// products to sum in 32 bits (KIN_WAY_FOURS).
+// products to sum in 32 bits (KIN_VARIANT_FOURS).
 SIMD_INLINE v128_t pairs(v128_t x, v128_t w) { return wasm_i16x8_relaxed_dot_i8x16_i7x16(x, w); }
 SIMD_INLINE v128_t add_fours(v128_t sum, v128_t x, v128_t w) { return wasm_i32x4_relaxed_dot_i8x16_i7x16_add(x, w, sum); }
 SIMD_INLINE v128_t add_products(const bool fours, v128_t sum, v128_t x, v128_t w) {
@@ -368,9 +368,9 @@ FUSED_EACH(q6_k)
 FUSED_EACH(q8_0)
 FUSED_EACH(q4_0)
 
-kin_fused SIMD_FN(kin_fused_of)(int type, int64_t n, int way) {
+kin_fused SIMD_FN(kin_fused_of)(int type, int64_t n, int variant) {
     if (n > 1) return NULL;
-    bool fours = way & KIN_WAY_FOURS;
+    bool fours = variant & KIN_VARIANT_FOURS;
     switch (type) {
     case KIN_TYPE_Q4_K: return fours ? fours_q4_k : pairs_q4_k;
     case KIN_TYPE_Q5_K: return fours ? fours_q5_k : pairs_q5_k;
@@ -527,8 +527,8 @@ FUSED_EACH(q6_k)
 FUSED_EACH(q8_0)
 FUSED_EACH(q4_0)
 
-kin_fused SIMD_FN(kin_fused_of)(int type, int64_t n, int way) {
-    (void)way;
+kin_fused SIMD_FN(kin_fused_of)(int type, int64_t n, int variant) {
+    (void)variant;
     if (n > SIMD_FUSED_16) return NULL;
     switch (type) {
     case KIN_TYPE_Q4_K: return fused_q4_k[n - 1];
@@ -541,10 +541,10 @@ kin_fused SIMD_FN(kin_fused_of)(int type, int64_t n, int way) {
 
 #else
 
-kin_fused SIMD_FN(kin_fused_of)(int type, int64_t n, int way) {
+kin_fused SIMD_FN(kin_fused_of)(int type, int64_t n, int variant) {
     (void)type;
     (void)n;
-    (void)way;
+    (void)variant;
     return NULL;
 }
 

@@ -132,16 +132,16 @@ static kernel kernel_of(int type) {
 
 // Multiplies whole panels.
 static void packed(const kin_matrix *w, const kin_act *act, int64_t n, float *y, int64_t ldy, int64_t begin, int64_t end) {
-    int way = kin_kernels_ways[w->type];
+    int variant = kin_kernels_variants[w->type];
     kernel k = kernel_of(w->type);
     size_t panel_bytes = kin_panel_bytes(w->type, w->columns);
     const uint8_t *data = w->data;
     for (int64_t i = 0; i < n; i += TILE_ROWS) {
         int64_t rows = n - i < TILE_ROWS ? n - i : TILE_ROWS;
         run weights = {data + (size_t)end * panel_bytes, i + rows == n ? w->next : NULL};
-        k.fused = SIMD_FN(kin_fused_of)(w->type, rows, way);
+        k.fused = SIMD_FN(kin_fused_of)(w->type, rows, variant);
         float *to = y + i * ldy;
-        const int64_t half = rows == 1 && k.fused && way & KIN_WAY_TWO ? (end - begin) / 2 : 0;
+        const int64_t half = rows == 1 && k.fused && variant & KIN_VARIANT_TWO ? (end - begin) / 2 : 0;
         for (int64_t p = begin, q = begin + half; p < begin + half; p++, q++) {
             two_panels(k, data + (size_t)p * panel_bytes, data + (size_t)q * panel_bytes, w->columns, act + i, n,
                        to + p * KIN_PANEL_ROWS, to + q * KIN_PANEL_ROWS);
@@ -159,7 +159,7 @@ static void as_stored(const kin_matrix *w, const kin_act *act, int64_t n, float 
         const int64_t rows = n - i < TILE_ROWS ? n - i : TILE_ROWS, last = end * KIN_PANEL_ROWS;
         const size_t row_bytes = panel_bytes / KIN_PANEL_ROWS;
         const run weights = {data + (size_t)(last < w->rows ? last : w->rows) * row_bytes, i + rows == n ? w->next : NULL};
-        k.fused = SIMD_FN(kin_fused_of)(w->type, rows, kin_kernels_ways[w->type]);
+        k.fused = SIMD_FN(kin_fused_of)(w->type, rows, kin_kernels_variants[w->type]);
         k.rows = SIMD_FN(kin_fused_rows_of)(w->type, rows);
         for (int64_t p = begin; p < end; p++) {
             const int64_t r = p * KIN_PANEL_ROWS, n_w = w->rows - r < KIN_PANEL_ROWS ? w->rows - r : KIN_PANEL_ROWS;

@@ -127,7 +127,7 @@ static void unpack_q2_k(const uint8_t *panel, int columns, kin_block *e) {
 }
 
 // Nibbles of 32 columns are indices into a table. Signed values are stored in the form that vi_dot_s8 expects.
-SIMD_INLINE void look_up(const uint8_t planes[4][64], const int8_t table[16], bool is_signed, uint8_t q[8][64]) {
+SIMD_INLINE void look_up_rows(const uint8_t planes[4][64], const int8_t table[16], bool is_signed, uint8_t q[8][64]) {
     for (int j = 0; j < 4; j++) {
         vb w = vb_load(planes[j]), low = vb_lookup(table, bits(w, 0, 15)), high = vb_lookup(table, bits(w, -4, 15));
         is_signed ? vb_store_s8(q[j], low) : vb_store(q[j], low);
@@ -144,7 +144,7 @@ static void unpack_iq4_xs(const uint8_t *panel, int columns, kin_block *e) {
     const kin_panel_iq4_xs *p = (const kin_panel_iq4_xs *)panel;
 #pragma GCC unroll 8
     for (int g = 0; g < 8; g++) {
-        look_up(p->q + 4 * g, table_iq4, true, e->q + 8 * g);
+        look_up_rows(p->q + 4 * g, table_iq4, true, e->q + 8 * g);
         const rows_u8 low = load_rows(p->scale_low[g / 2]) >> g % 2 * 4, high = load_rows(p->scale_high[g / 4]) >> g % 4 * 2;
         store_rows(e->scale[g], ((low & 15) | (high & 3) << 4) - 32);
         vi min = vi_shl(vi_load_i8(e->scale[g]), 7); // SIMD_S8_BIAS times the scale: unused if the bias is 0
@@ -177,14 +177,14 @@ static void unpack_mxfp4(const uint8_t *panel, int columns, kin_block *e) {
     const kin_panel_q4_0 *p = (const kin_panel_q4_0 *)panel;
     const kin_panel_scale_e8m0 *scale = (const kin_panel_scale_e8m0 *)(p + columns / 32);
     for (int g = 0; g < columns / 32; g++) {
-        look_up(p[g].q, table_fp4, false, e->q + 8 * g);
+        look_up_rows(p[g].q, table_fp4, false, e->q + 8 * g);
         vf_store(e->d_32[g], vf_load_e8m0(scale[g].e));
     }
 }
 
 static void unpack_iq4_nl(const uint8_t *panel, int columns, kin_block *e) {
     const kin_panel_q4_0 *p = (const kin_panel_q4_0 *)panel;
-    for (int g = 0; g < columns / 32; g++) look_up(p[g].q, table_iq4, true, e->q + 8 * g);
+    for (int g = 0; g < columns / 32; g++) look_up_rows(p[g].q, table_iq4, true, e->q + 8 * g);
     load_scales((const kin_panel_scale_f16 *)(p + columns / 32), columns / 32, e);
 }
 

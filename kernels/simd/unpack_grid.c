@@ -37,7 +37,7 @@ SIMD_INLINE void set_index(uint16_t to[16], const uint8_t low[16], const uint8_t
 }
 
 // Looks up n entries of 16 rows. One by one, because instructions that gather take 1.3 times as long (IQ3_XXS, AVX-512, Zen 5).
-SIMD_INLINE void look_up(const uint32_t *grid, const int bits, const int n, entries *e) {
+SIMD_INLINE void look_up_grid(const uint32_t *grid, const int bits, const int n, entries *e) {
     const uint32_t mask = (1 << bits) - 1;
     const uint16_t *index = e->index[0];
     uint32_t *to = e->at[0];
@@ -69,7 +69,7 @@ static void unpack_iq3_xxs(const uint8_t *panel, int columns, kin_block *e) {
     mins(e, ZERO_IQ3_XXS, false);
     entries w;
     for (int i = 0; i < 64; i++) set_index(w.index[i], p->index[i], NULL, 0, 0);
-    look_up(kin_grid_iq3_xxs, 8, 64, &w);
+    look_up_grid(kin_grid_iq3_xxs, 8, 64, &w);
 #pragma GCC unroll 8
     for (int g = 0; g < 8; g++) {
         for (int j = 0; j < 8; j++) {
@@ -88,7 +88,7 @@ static void unpack_iq3_s(const uint8_t *panel, int columns, kin_block *e) {
     entries w;
     for (int g = 0; g < 8; g++)
         for (int j = 0; j < 8; j++) set_index(w.index[8 * g + j], p->index[8 * g + j], p->high[g], j, 1);
-    look_up(kin_grid_iq3_s, 9, 64, &w);
+    look_up_grid(kin_grid_iq3_s, 9, 64, &w);
 #pragma GCC unroll 8
     for (int g = 0; g < 8; g++) {
         for (int j = 0; j < 8; j++) {
@@ -121,7 +121,7 @@ static void unpack_iq2_xxs(const uint8_t *panel, int columns, kin_block *e) {
     entries w;
     complete_signs(&p->signs, signs, nibbles);
     for (int i = 0; i < 32; i++) set_index(w.index[i], p->index[i], NULL, 0, 0);
-    look_up(kin_grid_iq2_xxs, 8, 32, &w);
+    look_up_grid(kin_grid_iq2_xxs, 8, 32, &w);
     store_iq2(&w, signs, e);
     odd_scales(nibbles, 4, e->scale);
     mins(e, ZERO_IQ2, false);
@@ -136,7 +136,7 @@ static void unpack_iq2_xs(const uint8_t *panel, int columns, kin_block *e) {
     complete_signs(&p->signs, signs, ninth);
     for (int g = 0; g < 8; g++)
         for (int i = 0; i < 4; i++) set_index(w.index[4 * g + i], p->index[4 * g + i], ninth[i], g, 1);
-    look_up(kin_grid_iq2_xs, 9, 32, &w);
+    look_up_grid(kin_grid_iq2_xs, 9, 32, &w);
     store_iq2(&w, signs, e);
     odd_scales(p->scale, 8, e->scale);
     mins(e, ZERO_IQ2, true);
@@ -149,7 +149,7 @@ static void unpack_iq2_s(const uint8_t *panel, int columns, kin_block *e) {
     entries w;
     for (int g = 0; g < 8; g++)
         for (int i = 0; i < 4; i++) set_index(w.index[4 * g + i], p->index[4 * g + i], p->high[g], 2 * i, 3);
-    look_up(kin_grid_iq2_s, 10, 32, &w);
+    look_up_grid(kin_grid_iq2_s, 10, 32, &w);
     store_iq2(&w, p->signs.q, e);
     odd_scales(p->scale, 8, e->scale);
     mins(e, ZERO_IQ2, true);
@@ -161,7 +161,7 @@ SIMD_INLINE void store_iq1(entries *w, kin_block *e) {
     static const int8_t table[16] = {ZERO_IQ1 - 7, ZERO_IQ1 + 1, ZERO_IQ1 + 9, 0, 0, 0, 0, 0,
                                      ZERO_IQ1 - 9, ZERO_IQ1 - 1, ZERO_IQ1 + 7};
     const vb mask = vb_set1(15);
-    look_up(kin_grid_iq1, 11, 32, w);
+    look_up_grid(kin_grid_iq1, 11, 32, w);
     for (int i = 0; i < 32; i++) {
         for (int r = 0; r < 16; r++) w->at[i][r] |= w->index[i][r] >> 11 ? 0x88888888 : 0;
         const vb x = vb_load(w->at[i]);

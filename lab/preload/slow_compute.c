@@ -111,7 +111,7 @@ static void open_files(void) {
 }
 
 // The file may change while the program runs; while it is being written it can be empty.
-static void look_at_file(void) {
+static void read_slower(void) {
     char text[32];
     const ssize_t n = slower_file >= 0 ? pread(slower_file, text, sizeof text - 1, 0) : 0;
     if (n <= 0) return;
@@ -127,12 +127,12 @@ __attribute__((constructor)) static void begin(void) {
         slower_file = open(slower, O_RDONLY | O_CLOEXEC);
     else
         times_slower = slower ? atof(slower) : 0;
-    look_at_file();
+    read_slower();
     apart = getenv("KIN_LAB_APART");
     prctl(PR_SET_TIMERSLACK, 1UL); // for this thread and all that it starts; otherwise sleeps end up to 50 us later
 }
 
-__attribute__((destructor)) static void tell(void) {
+__attribute__((destructor)) static void write_late(void) {
     const char *path = getenv("KIN_LAB_LATE");
     FILE *f = path && n_graphs > 0 ? fopen(path, "a") : NULL;
     if (!f) return;
@@ -271,7 +271,7 @@ static void end_stretch(pace *p) {
 }
 
 // False if the device has to compute now, or is late.
-static bool take_turn(const pace *p, uint64_t usual) {
+static bool sleep_instead(const pace *p, uint64_t usual) {
     if (!turn) return false;
     const uint64_t latest =
         usual == 0 ? now_ns() + TURN_NS : p->begun + (uint64_t)(times_slower * (double)(p->usual + usual)) - usual;
@@ -284,7 +284,7 @@ static bool take_turn(const pace *p, uint64_t usual) {
 static enum ggml_status compute_timed(compute_function *real, ggml_backend_t backend, struct ggml_cgraph *part, uint64_t shape,
                                       pace *p) {
     part_times *times = times_of(shape);
-    const bool has_turn = take_turn(p, usual_time(times));
+    const bool has_turn = sleep_instead(p, usual_time(times));
     const long faults = n_faults();
     const uint64_t begun = now_ns();
     const enum ggml_status status = real(backend, part);
@@ -351,7 +351,7 @@ static enum ggml_status compute(compute_function *real, ggml_backend_t backend, 
     const bool on_cpu = ggml_backend_dev_type(ggml_backend_get_device(backend)) == GGML_BACKEND_DEVICE_TYPE_CPU;
     if (times_slower <= 0 || depth > 0 || !on_cpu) return real(backend, graph);
     pthread_once(&opened, open_files);
-    look_at_file();
+    read_slower();
     depth++;
     const enum ggml_status status = compute_in_parts(real, backend, graph);
     depth--;

@@ -34,11 +34,11 @@ double kin_acceptance_total(const kin_acceptance_options *o, const kin_acceptanc
     return cost->exec_us + at_once + in_turn;
 }
 
-bool kin_acceptance_takes(const kin_acceptance_options *o, const kin_acceptance_cost *candidate, double exec_us) {
+bool kin_acceptance_accepts(const kin_acceptance_options *o, const kin_acceptance_cost *candidate, double exec_us) {
     return kin_acceptance_total(o, candidate) < o->tau * exec_us;
 }
 
-double kin_acceptance_spare_penalty(const kin_acceptance_options *o, const kin_acceptance_spare *spare, double penalty) {
-    if (!spare->works) return penalty;
-    return spare->strict || spare->overlaps ? INFINITY : o->lambda * penalty;
+double kin_acceptance_standby_penalty(const kin_acceptance_options *o, const kin_acceptance_standby *standby, double penalty) {
+    if (!standby->works) return penalty;
+    return standby->strict || standby->overlaps ? INFINITY : o->lambda * penalty;
 }

@@ -47,14 +47,14 @@ kin_acceptance_cost kin_acceptance_add(kin_acceptance_cost a, kin_acceptance_cos
 double kin_acceptance_total(const kin_acceptance_options *o, const kin_acceptance_cost *cost);
 
 // True if the candidate replaces a plan whose token takes exec_us.
-bool kin_acceptance_takes(const kin_acceptance_options *o, const kin_acceptance_cost *candidate, double exec_us);
+bool kin_acceptance_accepts(const kin_acceptance_options *o, const kin_acceptance_cost *candidate, double exec_us);
 
 // For the penalty of a device in a standby plan (C_init^FT): INFINITY if the device must not be used. First plan with `strict`,
 // which excludes devices that work; if that finds no plan, without it.
-typedef struct kin_acceptance_spare {
+typedef struct kin_acceptance_standby {
     bool strict;
     bool works;    // it computes in the plan in force
     bool overlaps; // and the standby plan would give it layers that it has already
-} kin_acceptance_spare;
+} kin_acceptance_standby;
 
-double kin_acceptance_spare_penalty(const kin_acceptance_options *o, const kin_acceptance_spare *spare, double penalty);
+double kin_acceptance_standby_penalty(const kin_acceptance_options *o, const kin_acceptance_standby *standby, double penalty);

@@ -3,7 +3,7 @@
 // A micro-batch is a step with the next token of b sequences. m of them follow each other round the ring; each takes T(b) for all
 // rounds, and during busy_d(b) of that time it occupies device d (latency.h). All of them complete once per
 //
-//     period(m, b) = max(T(b), m max_d busy_d(b))            rate = n_texts / period(m, ceil(n_texts / m))
+//     period(m, b) = max(T(b), m max_d busy_d(b))            rate = n_sequences / period(m, ceil(n_sequences / m))
 //
 // If weights are resident, more micro-batches keep more devices busy. If they are streamed, a pass reads them once for all its
 // sequences: busy_d is at least the disk's work, and one micro-batch is best until computing is the limit. With several rounds it
@@ -20,9 +20,9 @@ typedef struct kin_batching {
     double rate;     // tokens per second of all sequences together
 } kin_batching;
 
-enum { KIN_BATCHING_MAX_TEXTS = 256 };
+enum { KIN_BATCHING_MAX_SEQUENCES = 256 };
 
-// Chooses the best division of n_texts sequences (1 to KIN_BATCHING_MAX_TEXTS), each after n_cached tokens, into at most `most`
-// micro-batches. If rates are within 2 %, the fewest micro-batches win. Fails if kin_latency_texts fails.
-int kin_batching_choose(const kin_facts *facts, const kin_plan *plan, int n_texts, int n_cached, int most, kin_batching *out,
+// Chooses the best division of n_sequences sequences (1 to KIN_BATCHING_MAX_SEQUENCES), each after n_cached tokens, into at most
+// `most` micro-batches. If rates are within 2 %, the fewest micro-batches win. Fails if kin_latency_sequences fails.
+int kin_batching_choose(const kin_facts *facts, const kin_plan *plan, int n_sequences, int n_cached, int most, kin_batching *out,
                         kin_err *err);

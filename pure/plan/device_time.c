@@ -17,7 +17,7 @@ static const int ATTENTION_BATCH = 32; // from here on, one read in ggml's CPU a
 // The tokens of a pass: n tokens of one sequence after n_cached of it, or one token of each of n sequences, each after n_cached.
 typedef struct tokens {
     int n, n_cached;
-    bool of_texts;
+    bool of_sequences;
 } tokens;
 
 static double rate_of(const double rates[KIN_N_QUANT], int q) {
@@ -91,22 +91,22 @@ static double products_s(const kin_engine_facts *e, const kin_model_facts *m, in
 
 // kin's kernels read K and V once for all heads of a group and all rows of a batch, and compute while they read; neither hides
 // the other completely. looks: number of cells read, counted for each head and row.
-static double shared_cache_s(const kin_engine_facts *e, const kin_model_facts *m, double n_cells, double looks) {
-    return hypot(n_cells * m->kv_bytes / e->kv_bytes_s, looks * m->kv_bytes / e->prompt_read_bytes_s);
+static double shared_cache_s(const kin_engine_facts *e, const kin_model_facts *m, double n_cells, double attended) {
+    return hypot(n_cells * m->kv_bytes / e->kv_bytes_s, attended * m->kv_bytes / e->prompt_read_bytes_s);
 }
 
 // Otherwise attention reads the cache for each token of a batch. If the rate for batches is not known, a CPU reads at a token's
 // rate, and a GPU once for all tokens.
 static double cache_s(const kin_engine_facts *e, const kin_model_facts *m, const tokens *t, bool is_gpu) {
     double reads = m->kv_reads > 0 ? m->kv_reads : 1, rate = e->read_bytes_s, copy_s = t->n * e->kv_copy_s;
-    double looks = t->n * (t->n_cached + (t->of_texts ? 0 : (t->n - 1) / 2.0)); // each token reads those before it
-    double cells = t->of_texts ? looks : t->n_cached + t->n - 1;
-    if (by_kins_kernels(e)) return copy_s + shared_cache_s(e, m, cells, looks * reads);
+    double attended = t->n * (t->n_cached + (t->of_sequences ? 0 : (t->n - 1) / 2.0)); // each token reads those before it
+    double cells = t->of_sequences ? attended : t->n_cached + t->n - 1;
+    if (by_kins_kernels(e)) return copy_s + shared_cache_s(e, m, cells, attended * reads);
     if (t->n >= ATTENTION_BATCH && e->prompt_read_bytes_s > 0)
         rate = e->prompt_read_bytes_s;
     else if (is_gpu)
-        looks = cells;
-    return copy_s + looks * m->kv_bytes * reads / rate;
+        attended = cells;
+    return copy_s + attended * m->kv_bytes * reads / rate;
 }
 
 static void set_speeds(kin_device_rates *r, const kin_model_facts *m, const tokens *t, double reread_bytes) {
@@ -287,8 +287,8 @@ void kin_device_rates_init(kin_device_rates *r, const kin_facts *facts, int devi
     init_rates(r, facts, device, &(tokens){n_tokens, n_cached, false}, n_out);
 }
 
-void kin_device_rates_init_texts(kin_device_rates *r, const kin_facts *facts, int device, int n_texts, int n_cached) {
-    init_rates(r, facts, device, &(tokens){n_texts, n_cached, true}, n_texts);
+void kin_device_rates_init_sequences(kin_device_rates *r, const kin_facts *facts, int device, int n_sequences, int n_cached) {
+    init_rates(r, facts, device, &(tokens){n_sequences, n_cached, true}, n_sequences);
 }
 
 kin_load kin_load_of(int n_cpu, int n_gpu) {
@@ -388,7 +388,7 @@ static double between(const double *of, double stage) {
 
 // At each sum all members wait for the one whose weights arrive last, usually the one that waits longest for a layer. Only the
 // head has the output.
-static void take_wait(const kin_device_wait *of, kin_device_wait *all) {
+static void add_wait(const kin_device_wait *of, kin_device_wait *all) {
     all->n_cpu = of->n_cpu;
     all->output_s += of->output_s;
     if (of->n_cpu * (of->layer_s - all->layer_s) < of->hidden_s - all->hidden_s && all->hidden_s > 0) return;
@@ -414,7 +414,7 @@ static void add_disk_time(const kin_device_rates *r, int i, const kin_load *load
     wait.output_s = r->with_output ? fmax(0, output_load_s - cpu_output_s) : 0;
     wait.hidden_s = load->n_cpu == 0 ? m->ring_bytes / rate : stage < 1 ? s->hidden_s[1] : between(s->hidden_s, stage);
     t->load_s = fmax(t->load_s, of->load_s);
-    take_wait(&wait, &t->wait);
+    add_wait(&wait, &t->wait);
 }
 
 kin_device_time kin_device_time_of(const kin_device_rates *r, const kin_load *load) {

@@ -126,8 +126,8 @@ void kin_member_rates_init(kin_member_rates *member, const kin_facts *facts, int
 // wanted. Borrows `facts`.
 void kin_device_rates_init(kin_device_rates *rates, const kin_facts *facts, int device, int n_tokens, int n_cached, int n_out);
 
-// The same for passes with the next token of each of n_texts sequences, each after n_cached tokens.
-void kin_device_rates_init_texts(kin_device_rates *rates, const kin_facts *facts, int device, int n_texts, int n_cached);
+// The same for passes with the next token of each of n_sequences sequences, each after n_cached tokens.
+void kin_device_rates_init_sequences(kin_device_rates *rates, const kin_facts *facts, int device, int n_sequences, int n_cached);
 
 kin_device_time kin_device_time_of(const kin_device_rates *rates, const kin_load *load);
 

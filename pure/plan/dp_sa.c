@@ -24,7 +24,7 @@ enum {
     EXHAUSTIVE_SIZE = 20000,
     ANNEALED_SIZE = 50000,
     ANNEAL_STEPS = 1000,
-    ANNEAL_PATIENCE = 200,
+    ANNEAL_IDLE_STEPS = 200,
     WARM_UP_STEPS = 10,
 };
 static const double DEVICE_OVERHEAD_S = 500e-6;
@@ -174,7 +174,7 @@ static void anneal(solver *s, int *order) {
         now_s = next_s;
     }
     double hot_s = fmax(10 * sum_s / WARM_UP_STEPS, COLD_S), cooling = pow(COLD_S / hot_s, 1.0 / ANNEAL_STEPS);
-    for (int step = 0, since = 0; step < ANNEAL_STEPS && since < ANNEAL_PATIENCE; step++, since++, hot_s *= cooling) {
+    for (int step = 0, since = 0; step < ANNEAL_STEPS && since < ANNEAL_IDLE_STEPS; step++, since++, hot_s *= cooling) {
         int next[MAX_DEVICES];
         memcpy(next, order, sizeof next);
         perturb(s, next);
@@ -222,7 +222,7 @@ static void solver_close(solver *s) {
 }
 
 // Turns the ranges of the last order_cost into shares; sets `members` to the head and the workers in their order.
-static void take_ranges(const solver *s, kin_plan *plan, int *members) {
+static void store_ranges(const solver *s, kin_plan *plan, int *members) {
     int end = s->n_layer, n = 0;
     for (int j = s->n_device; j > 0; j--) {
         int device = s->order[j - 1], begin = s->begin[(size_t)j * ((size_t)s->n_layer + 1) + (size_t)end];
@@ -253,7 +253,7 @@ int kin_plan_dp_sa(const kin_facts *facts, const kin_plan_options *options, kin_
         goto done;
     }
     order_cost(&s, s.order);
-    take_ranges(&s, plan, members);
+    store_ranges(&s, plan, members);
     rc = kin_plan_scheduler_finish(facts, usable, members, plan, err);
 done:
     solver_close(&s);

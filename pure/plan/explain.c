@@ -25,7 +25,7 @@ static bool differs_by(const question *q, const kin_plan_options *options, kin_p
 }
 
 // "32 layers, all on the GPU"
-static void say_share(const kin_layer_share *share, char *text, size_t size) {
+static void format_share(const kin_layer_share *share, char *text, size_t size) {
     const char *s = share->n_layer == 1 ? "" : "s";
     if (share->n_layer_gpu == 0)
         snprintf(text, size, "%d layer%s", share->n_layer, s);
@@ -36,7 +36,7 @@ static void say_share(const kin_layer_share *share, char *text, size_t size) {
 }
 
 // Formats milliseconds as "1234", "277", "27.1": three significant digits, but without exponents.
-static const char *say_ms(double seconds, char text[32]) {
+static const char *format_ms(double seconds, char text[32]) {
     double ms = seconds * 1e3;
     snprintf(text, 32, ms < 999.5 ? "%.3g" : "%.0f", ms);
     return text;
@@ -51,7 +51,7 @@ static int relay_stop(const kin_plan *plan, int device) {
 }
 
 // Writes "a relay between laptop and phone": the devices before and after it in the ring, which may be relays too.
-static void say_relay(const question *q, int stop, char *text, size_t size) {
+static void format_relay(const question *q, int stop, char *text, size_t size) {
     const kin_plan *plan = q->plan;
     int before = plan->stops[stop - 1].device, behind = plan->stops[(stop + 1) % plan->n_stops].device;
     if (before == behind)
@@ -61,19 +61,19 @@ static void say_relay(const question *q, int stop, char *text, size_t size) {
 }
 
 // Explains a device with layers, by the best plan without it.
-static void say_used(const question *q, int device, char *sentence, kin_plan_without *without) {
+static void explain_used(const question *q, int device, char *sentence, kin_plan_without *without) {
     const kin_device_facts *d = &q->facts->devices[device];
     char name[KIN_FACTS_MAX_NAME + 24], share[80], ms[32], relay[2 * KIN_FACTS_MAX_NAME + 40] = "";
     kin_plan_options options = *q->options;
     snprintf(name, sizeof name, "%s%s", d->name, kin_os_label(d->os));
-    say_share(&q->plan->shares[device], share, sizeof share);
+    format_share(&q->plan->shares[device], share, sizeof share);
     if (device == 0) {
         snprintf(sentence, KIN_PLAN_EXPLAIN_MAX, "%s: %s; the head, with embedding and output", d->name, share);
         return;
     }
     if (relay_stop(q->plan, device) > 0) {
         memcpy(relay, "; also ", sizeof "; also ");
-        say_relay(q, relay_stop(q->plan, device), relay + strlen(relay), sizeof relay - strlen(relay));
+        format_relay(q, relay_stop(q->plan, device), relay + strlen(relay), sizeof relay - strlen(relay));
     }
     options.leave_out |= kin_device_bit(device);
     options.force_in &= ~kin_device_bit(device);
@@ -86,11 +86,11 @@ static void say_used(const question *q, int device, char *sentence, kin_plan_wit
     kin_plan_keep_order(q->facts, q->plan, &without->plan);
     // Negative: the device computes because it must, or the playoff did not try that plan.
     snprintf(sentence, KIN_PLAN_EXPLAIN_MAX, "%s: %s%s; without it %s ms/token %s", name, share, relay,
-             say_ms(fabs(without->more_s), ms), without->more_s < 0 ? "less" : "more");
+             format_ms(fabs(without->more_s), ms), without->more_s < 0 ? "less" : "more");
 }
 
 // Explains an unused device, by the best plan that uses it. it: the word for the device, or for a layer there.
-static void say_cost(const question *q, int device, const char *it, char why[KIN_PLAN_WHY_MAX]) {
+static void explain_cost(const question *q, int device, const char *it, char why[KIN_PLAN_WHY_MAX]) {
     char ms[32];
     double more_s;
     kin_plan with;
@@ -99,15 +99,15 @@ static void say_cost(const question *q, int device, const char *it, char why[KIN
     if (!differs_by(q, &options, &with, &more_s))
         snprintf(why, KIN_PLAN_WHY_MAX, "it cannot hold a layer");
     else if (more_s * 1e3 >= 0.005)
-        snprintf(why, KIN_PLAN_WHY_MAX, "%s would add %s ms/token", it, say_ms(more_s, ms));
+        snprintf(why, KIN_PLAN_WHY_MAX, "%s would add %s ms/token", it, format_ms(more_s, ms));
     else if (more_s * 1e3 <= -0.005) // a plan in force stays until another one is worth the change
-        snprintf(why, KIN_PLAN_WHY_MAX, "%s would save %s ms/token%s", it, say_ms(-more_s, ms),
+        snprintf(why, KIN_PLAN_WHY_MAX, "%s would save %s ms/token%s", it, format_ms(-more_s, ms),
                  kin_plan_is_worth_changing(q->plan_s, q->plan_s + more_s) ? "" : ", too little to change the plan");
     else
         snprintf(why, KIN_PLAN_WHY_MAX, "%s would not make the ring faster", it);
 }
 
-static void say_unused(const question *q, int device, char *sentence) {
+static void explain_unused(const question *q, int device, char *sentence) {
     char name[KIN_FACTS_MAX_NAME + 24], role[2 * KIN_FACTS_MAX_NAME + 40] = "left out", why[KIN_PLAN_WHY_MAX];
     const kin_device_facts *d = &q->facts->devices[device];
     const char *it = "it";
@@ -117,10 +117,10 @@ static void say_unused(const question *q, int device, char *sentence) {
         snprintf(role, sizeof role, "is the head, with embedding and output only"), it = "a layer there";
     else if (stop > 0) {
         snprintf(role, sizeof role, "is ");
-        say_relay(q, stop, role + strlen(role), sizeof role - strlen(role));
+        format_relay(q, stop, role + strlen(role), sizeof role - strlen(role));
         it = "a layer there";
     }
-    say_cost(q, device, it, why);
+    explain_cost(q, device, it, why);
     kin_sentence_print(sentence, KIN_PLAN_EXPLAIN_MAX, "%s %s: %s", name, role, why);
 }
 
@@ -128,7 +128,7 @@ int kin_plan_explain_left_out(const kin_facts *facts, const kin_plan_options *op
                               char why[KIN_PLAN_WHY_MAX], kin_err *err) {
     question q = {facts, options, plan, 0};
     if (kin_timeline_play(facts, plan, &q.plan_s, err) != 0) return KIN_FAIL;
-    say_cost(&q, device, "it", why);
+    explain_cost(&q, device, "it", why);
     return 0;
 }
 
@@ -147,9 +147,9 @@ int kin_plan_explain(const kin_facts *facts, const kin_plan_options *options, co
         else if (options->leave_out & kin_device_bit(i))
             snprintf(sentences[i], KIN_PLAN_EXPLAIN_MAX, "%s left out by request", name);
         else if (plan->shares[i].n_layer > 0)
-            say_used(&q, i, sentences[i], &without[i]);
+            explain_used(&q, i, sentences[i], &without[i]);
         else
-            say_unused(&q, i, sentences[i]);
+            explain_unused(&q, i, sentences[i]);
     }
     return 0;
 }

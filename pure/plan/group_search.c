@@ -124,12 +124,12 @@ static void make_candidate(search *s, const clique *of) {
 
 // Candidates that form a set of disjoint groups come first: rings of groups are made from these.
 static void make_candidates(search *s) {
-    kin_device_set taken = 0;
+    kin_device_set covered = 0;
     for (int i = 0; i < s->n_cliques && s->n_candidates < KIN_GROUP_CANDIDATES; i++) {
         const clique *c = &s->cliques[i];
-        if (!c->may_gain || c->members & taken) continue;
+        if (!c->may_gain || c->members & covered) continue;
         make_candidate(s, c);
-        taken |= c->members;
+        covered |= c->members;
     }
     for (int i = 0; i < s->n_cliques && s->n_candidates < KIN_GROUP_CANDIDATES; i++) {
         const clique *c = &s->cliques[i];
@@ -173,7 +173,7 @@ static kin_plan_options put_chosen(search *s, const kin_choices **choices) {
     return o;
 }
 
-static void take_best(search *s, const kin_plan *plan) {
+static void keep_best(search *s, const kin_plan *plan) {
     s->best_s = plan->tpot_s;
     s->best->plan = *plan;
     s->best->plan.groups.n = s->n_best = s->n_chosen;
@@ -191,13 +191,13 @@ static void search_chosen(search *s) {
     o.below_s = isfinite(s->best_s) ? s->best_s : 0;
     bool found = kin_plan_exact_of(&s->grouped, &o, choices, &plan, NULL) == 0;
     if (plan.bound_s > 0) s->bound_s = fmin(s->bound_s, plan.bound_s);
-    if (found && plan.tpot_s < s->best_s) take_best(s, &plan);
+    if (found && plan.tpot_s < s->best_s) keep_best(s, &plan);
 }
 
 // Searches every choice of disjoint candidates from index `from` on.
-static void search_from(search *s, int from, kin_device_set taken) {
+static void search_from(search *s, int from, kin_device_set covered) {
     for (int i = from; i < s->n_candidates && s->n_chosen < KIN_GROUPS_MAX; i++) {
-        if (s->candidates[i].members & taken) continue;
+        if (s->candidates[i].members & covered) continue;
         if (s->n_sets == KIN_GROUP_SETS) {
             s->is_cut = true;
             return;
@@ -205,7 +205,7 @@ static void search_from(search *s, int from, kin_device_set taken) {
         s->n_sets++;
         s->chosen[s->n_chosen++] = i;
         search_chosen(s);
-        search_from(s, i + 1, taken | s->candidates[i].members);
+        search_from(s, i + 1, covered | s->candidates[i].members);
         s->n_chosen--;
     }
 }
@@ -326,7 +326,7 @@ static double waits_s(const kin_prediction *p) {
     return p->exposed_s + p->disk_bound_s;
 }
 
-void kin_grouped_say(const kin_facts *facts, const kin_grouped_plan *p, const kin_prediction *ring, char *buf, size_t n) {
+void kin_grouped_explain(const kin_facts *facts, const kin_grouped_plan *p, const kin_prediction *ring, char *buf, size_t n) {
     size_t used = 0;
     const kin_prediction *g = &p->prediction;
     if (p->plan.groups.n == 0) {

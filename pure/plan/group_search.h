@@ -23,7 +23,7 @@ enum {
     KIN_GROUP_POOL = 16,
     KIN_GROUP_CANDIDATES = 96,
     KIN_GROUP_SETS = 512,
-    KIN_GROUP_SAY_MAX = 640,
+    KIN_GROUP_EXPLAIN_MAX = 640,
 };
 
 typedef struct kin_grouped_plan {
@@ -45,4 +45,4 @@ int kin_plan_grouped(const kin_facts *facts, const kin_plan_options *options, do
 // 7.0 ms; sharing the layers gains 21 ms of computing and 40 ms of waiting for disks: 63 ms a token, the ring 124". It begins
 // with "no group: " if the group was only tried, and with "a ring is faster: " for other plans that are slower. ring: the best
 // ring of single devices.
-void kin_grouped_say(const kin_facts *facts, const kin_grouped_plan *plan, const kin_prediction *ring, char *buf, size_t n);
+void kin_grouped_explain(const kin_facts *facts, const kin_grouped_plan *plan, const kin_prediction *ring, char *buf, size_t n);

@@ -73,7 +73,7 @@ int kin_latency_slowest_member(const kin_facts *facts, const kin_prediction *p, 
     return device;
 }
 
-enum { OF_TEXTS = -1 }; // in place of n_out: each token is of another sequence
+enum { OF_SEQUENCES = -1 }; // in place of n_out: each token is of another sequence
 
 static int predict_pass(const kin_facts *facts, const kin_plan *plan, int n_tokens, int n_cached, int n_out, kin_prediction *out,
                         kin_err *err) {
@@ -85,8 +85,8 @@ static int predict_pass(const kin_facts *facts, const kin_plan *plan, int n_toke
     for (int i = 0; i < facts->n_device; i++) {
         kin_device_rates rates;
         if (i > 0 && plan->shares[i].n_layer == 0) continue;
-        if (n_out == OF_TEXTS)
-            kin_device_rates_init_texts(&rates, facts, i, n_tokens, n_cached);
+        if (n_out == OF_SEQUENCES)
+            kin_device_rates_init_sequences(&rates, facts, i, n_tokens, n_cached);
         else
             kin_device_rates_init(&rates, facts, i, n_tokens, n_cached, n_out);
         kin_device_time t = kin_device_time_of(&rates, &loads[i]);
@@ -114,7 +114,7 @@ int kin_latency_pass(const kin_facts *facts, const kin_plan *plan, int n_tokens,
     return predict_pass(facts, plan, n_tokens, n_cached, n_out, out, err);
 }
 
-int kin_latency_texts(const kin_facts *facts, const kin_plan *plan, int n_texts, int n_cached, kin_prediction *out,
-                      kin_err *err) {
-    return predict_pass(facts, plan, n_texts, n_cached, OF_TEXTS, out, err);
+int kin_latency_sequences(const kin_facts *facts, const kin_plan *plan, int n_sequences, int n_cached, kin_prediction *out,
+                          kin_err *err) {
+    return predict_pass(facts, plan, n_sequences, n_cached, OF_SEQUENCES, out, err);
 }

@@ -42,8 +42,9 @@ typedef struct kin_prediction {
 int kin_latency_pass(const kin_facts *facts, const kin_plan *plan, int n_tokens, int n_cached, int n_out, kin_prediction *out,
                      kin_err *err);
 
-// The same for a step with the next token of each of n_texts sequences, each after n_cached tokens.
-int kin_latency_texts(const kin_facts *facts, const kin_plan *plan, int n_texts, int n_cached, kin_prediction *out, kin_err *err);
+// The same for a step with the next token of each of n_sequences sequences, each after n_cached tokens.
+int kin_latency_sequences(const kin_facts *facts, const kin_plan *plan, int n_sequences, int n_cached, kin_prediction *out,
+                          kin_err *err);
 
 // Returns the member of the device's group whose disk works longest, or the device itself if it is single.
 int kin_latency_slowest_member(const kin_facts *facts, const kin_prediction *prediction, int device);

@@ -169,7 +169,7 @@ static bool recompute_layers(const kin_facts *facts, const kin_plan *plan, const
     return recompute_lost(facts, p, lost, n_pages, s);
 }
 
-// Chooses the way that kin uses, and returns its time. tail_s: time of the tokens after the pages.
+// Chooses the recovery that kin uses, and returns its time. tail_s: time of the tokens after the pages.
 static double choose(const kin_facts *facts, const kin_plan *plan, const kin_plan *without, const places *p, int device,
                      double tail_s, kin_loss *out) {
     int n_pages = facts->work.n_cached / KIN_LOSS_PAGE_TOKENS;
@@ -181,7 +181,7 @@ static double choose(const kin_facts *facts, const kin_plan *plan, const kin_pla
         fetch_pages(facts, p, without, device, out->replica, n_first, &first_s)) {
         out->pages_s = pages_s + tail_s;
         if (out->pages_s <= out->compute_s) {
-            out->way = KIN_LOSS_PAGES;
+            out->recovery = KIN_LOSS_PAGES;
             out->n_computed %= KIN_LOSS_PAGE_TOKENS;
             return out->pages_s;
         }
@@ -190,7 +190,7 @@ static double choose(const kin_facts *facts, const kin_plan *plan, const kin_pla
     if (n_left > 0 && recompute_layers(facts, plan, without, p, device, n_left, &layers_s) && layers_s < INFINITY) {
         out->layers_s = layers_s + tail_s;
         if (out->layers_s <= out->compute_s) {
-            out->way = KIN_LOSS_LAYERS;
+            out->recovery = KIN_LOSS_LAYERS;
             out->n_computed %= KIN_LOSS_PAGE_TOKENS;
             return first_s + out->layers_s;
         }
@@ -205,7 +205,7 @@ int kin_loss_predict(const kin_facts *facts, const kin_plan *plan, const kin_pla
     double tail_s;
     places p;
     kin_assert(device > 0 && device < facts->n_device);
-    *out = (kin_loss){.way = KIN_LOSS_COMPUTED};
+    *out = (kin_loss){.recovery = KIN_LOSS_COMPUTED};
     if (kin_plan_check(plan, facts, err) != 0 || kin_plan_check(without, facts, err) != 0) return KIN_FAIL;
     if (without->shares[device].n_layer > 0)
         return kin_err_set(err, "the plan without '%s' assigns layers to it", facts->devices[device].name);

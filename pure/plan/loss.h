@@ -35,23 +35,23 @@ static const double KIN_LOSS_SILENCE_S = 1.5;      // until an unresponsive devi
 static const double KIN_LOSS_READ_BYTES_S = 1.3e9; // from memory: 1.0e9 and 1.8e9 measured on one core of an EPYC (Zen 4)
 static const double KIN_LOSS_SWITCH_S = 0.4; // 0.3 s for it to come back (membership.h); entering a plan measured 0.03 to 0.1 s
 
-typedef enum kin_loss_way {
+typedef enum kin_loss_recovery {
     KIN_LOSS_COMPUTED,
     KIN_LOSS_PAGES,
     KIN_LOSS_LAYERS, // the other devices' layers come from pages, the lost layers are computed
-} kin_loss_way;
+} kin_loss_recovery;
 
 // Seconds.
 typedef struct kin_loss {
-    double pause_s;   // if the connection ends, the weights are already there, and kin uses the `way` below
-    double fetch_s;   // additional time if the weights are not there yet
-    double load_s;    // part of the pause
-    double pages_s;   // getting the sequence's keys and values from pages; 0: no device has them
-    double layers_s;  // the same, but the lost device's layers are computed; 0: not possible, or not considered
-    double compute_s; // computing all tokens again
-    kin_loss_way way; // the one that kin uses
-    int replica;      // the replica: the device that has copies of the lost device's pages; for KIN_LOSS_PAGES
-    int n_computed;   // tokens that are computed again in all layers
+    double pause_s;             // if the connection ends, the weights are already there, and kin uses the `recovery` below
+    double fetch_s;             // additional time if the weights are not there yet
+    double load_s;              // part of the pause
+    double pages_s;             // getting the sequence's keys and values from pages; 0: no device has them
+    double layers_s;            // the same, but the lost device's layers are computed; 0: not possible, or not considered
+    double compute_s;           // computing all tokens again
+    kin_loss_recovery recovery; // the one that kin uses
+    int replica;                // the replica: the device that has copies of the lost device's pages; for KIN_LOSS_PAGES
+    int n_computed;             // tokens that are computed again in all layers
 } kin_loss;
 
 // Predicts the loss of `device` (not the head) from `plan` while a sequence of work.n_cached tokens is being generated. The

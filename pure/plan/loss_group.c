@@ -115,7 +115,7 @@ int kin_loss_predict_grouped(const kin_facts *facts, const kin_plan *before, con
                              kin_err *err) {
     kin_facts with;
     kin_assert(device > 0 && device < facts->n_device);
-    *out = (kin_loss){.way = KIN_LOSS_COMPUTED, .n_computed = facts->work.n_cached};
+    *out = (kin_loss){.recovery = KIN_LOSS_COMPUTED, .n_computed = facts->work.n_cached};
     if (kin_grouping_apply(facts, &after->groups, &with, err) != 0) return KIN_FAIL;
     if (groups_stay(facts, before, after)) return kin_loss_predict(&with, before, after, device, out, err);
     if (kin_plan_check(after, &with, err) != 0) return KIN_FAIL;

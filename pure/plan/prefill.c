@@ -102,7 +102,7 @@ static void blend(double *mean, double value, double share) {
 }
 
 // x is smaller than assumed; the cost of a token with this many steps in flight is no longer valid.
-static void take_one_less(kin_prefill *p, const kin_prefill_beside *b) {
+static void drop_step(kin_prefill *p, const kin_prefill_beside *b) {
     p->n_steps = b->n_steps - 1;
     p->slowest = fmax(p->slowest, 1 / (b->n_steps - 0.5));
     p->token_s = p->weight = p->last_above_s = 0;
@@ -125,7 +125,7 @@ static void learn_token(kin_prefill *p, int n_tokens, double more_s, double usua
 static void choose_steps(kin_prefill *p, const kin_prefill_beside *b) {
     bool too_long = most_tokens(p, b->n_rows) < 1;
     if (too_long && b->n_steps > b->n_least)
-        take_one_less(p, b);
+        drop_step(p, b);
     else if (!too_long && b->n_steps < b->n_most && (p->slowest > 0 || b->n_steps == b->n_least) &&
              (b->n_steps + ONE_MORE) * p->slowest <= 1)
         p->n_steps = b->n_steps + 1;

@@ -163,18 +163,18 @@ static int earliest(const traveller *t, int n) {
 
 // The head sends the next chunk when one has come back.
 static double play(const prompt *p) {
-    traveller on_their_way[KIN_PROMPT_CHUNKS_AT_ONCE] = {0};
+    traveller in_flight[KIN_PROMPT_CHUNKS_AT_ONCE] = {0};
     int which[KIN_PROMPT_CHUNKS_AT_ONCE], n = p->n_chunk < KIN_PROMPT_CHUNKS_AT_ONCE ? p->n_chunk : KIN_PROMPT_CHUNKS_AT_ONCE;
     double device_free_s[KIN_FACTS_MAX_DEVICES], wire_free_s[KIN_PLAN_MAX_STOPS] = {0}, end_s = 0;
     for (int i = 0; i < n; i++) which[i] = i;
     // The devices of a ring were idle before a prompt. A standalone device may have computed until now.
     for (int i = 0; i < KIN_FACTS_MAX_DEVICES; i++) device_free_s[i] = kin_hops_are_in(p->facts, p->plan) ? -INFINITY : 0;
     for (int n_done = 0, n_sent = n; n_done < p->n_chunk;) {
-        int i = earliest(on_their_way, n);
-        if (advance_chunk(p, &p->chunks[which[i]], &on_their_way[i], device_free_s, wire_free_s)) continue;
-        end_s = fmax(end_s, on_their_way[i].ready_s);
+        int i = earliest(in_flight, n);
+        if (advance_chunk(p, &p->chunks[which[i]], &in_flight[i], device_free_s, wire_free_s)) continue;
+        end_s = fmax(end_s, in_flight[i].ready_s);
         n_done++;
-        on_their_way[i] = (traveller){.ready_s = n_sent < p->n_chunk ? on_their_way[i].ready_s : INFINITY};
+        in_flight[i] = (traveller){.ready_s = n_sent < p->n_chunk ? in_flight[i].ready_s : INFINITY};
         which[i] = n_sent++;
     }
     return end_s + p->output_s;

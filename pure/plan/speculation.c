@@ -127,11 +127,11 @@ static void begin_probe(kin_speculation *s) {
 typedef struct candidates {
     const kin_draft *const *drafts;
     int n;
-    uint32_t taken[KIN_SPECULATION_MAX_TEXTS];
-    double chances[KIN_SPECULATION_MAX_TEXTS][KIN_DRAFT_MAX]; // chance that a token and all before it are right
-    uint32_t branches[KIN_SPECULATION_MAX_TEXTS];             // tokens that begin a branch
+    uint32_t chosen[KIN_SPECULATION_MAX_SEQUENCES];
+    double chances[KIN_SPECULATION_MAX_SEQUENCES][KIN_DRAFT_MAX]; // chance that a token and all before it are right
+    uint32_t branches[KIN_SPECULATION_MAX_SEQUENCES];             // tokens that begin a branch
     int n_branches_left;
-    int n_taken;
+    int n_chosen;
     double expected; // expected tokens among these
 } candidates;
 
@@ -151,37 +151,37 @@ static void find_chances(const kin_speculation *s, const kin_draft *d, double *c
 }
 
 // A token may be taken if its predecessor is, and a branch only if its earlier siblings are.
-static bool may_take(const candidates *c, int i, int token) {
+static bool may_choose(const candidates *c, int i, int token) {
     const kin_draft *d = c->drafts[i];
     int parent = kin_draft_parent(d, token);
-    if (c->taken[i] >> token & 1 || (parent >= 0 && !(c->taken[i] >> parent & 1))) return false;
+    if (c->chosen[i] >> token & 1 || (parent >= 0 && !(c->chosen[i] >> parent & 1))) return false;
     if (!(c->branches[i] >> token & 1)) return true;
     for (int k = parent + 1; k < token; k++) {
-        if (kin_draft_parent(d, k) == parent && !(c->taken[i] >> k & 1)) return false;
+        if (kin_draft_parent(d, k) == parent && !(c->chosen[i] >> k & 1)) return false;
     }
     return c->n_branches_left > 0;
 }
 
-static void take_of(candidates *c, int i, int token) {
-    c->n_taken++;
+static void choose_token(candidates *c, int i, int token) {
+    c->n_chosen++;
     c->expected += c->chances[i][token];
-    c->taken[i] |= UINT32_C(1) << token;
+    c->chosen[i] |= UINT32_C(1) << token;
     if (c->branches[i] >> token & 1) c->n_branches_left--;
 }
 
 // Takes the likeliest token. False if there is none.
-static bool take(candidates *c) {
-    int text = -1, token = 0;
+static bool choose_next(candidates *c) {
+    int sequence = -1, token = 0;
     for (int i = 0; i < c->n; i++) {
         for (int k = 0; k < c->drafts[i]->n; k++) {
-            if (text >= 0 && c->chances[i][k] <= c->chances[text][token]) continue;
-            if (!may_take(c, i, k)) continue;
-            text = i;
+            if (sequence >= 0 && c->chances[i][k] <= c->chances[sequence][token]) continue;
+            if (!may_choose(c, i, k)) continue;
+            sequence = i;
             token = k;
         }
     }
-    if (text >= 0) take_of(c, text, token);
-    return text >= 0;
+    if (sequence >= 0) choose_token(c, sequence, token);
+    return sequence >= 0;
 }
 
 // Starts with the tokens that are always verified: the first `least` of each sequence.
@@ -189,50 +189,50 @@ static void begin(candidates *c, const kin_speculation *s, int n_free, const kin
     c->drafts = drafts;
     c->n = n;
     c->n_branches_left = s->chains ? 0 : KIN_DRAFT_MAX_BRANCHES;
-    c->n_taken = 0;
+    c->n_chosen = 0;
     c->expected = 0;
     for (int i = 0; i < n; i++) {
-        c->taken[i] = 0;
+        c->chosen[i] = 0;
         find_chances(s, drafts[i], c->chances[i], &c->branches[i]);
     }
     for (int k = 0; k < s->least; k++) {
-        for (int i = 0; i < n && c->n_taken < n_free; i++) {
-            if (k < drafts[i]->n && may_take(c, i, k)) take_of(c, i, k);
+        for (int i = 0; i < n && c->n_chosen < n_free; i++) {
+            if (k < drafts[i]->n && may_choose(c, i, k)) choose_token(c, i, k);
         }
     }
 }
 
 // Returns the number of tokens with the largest E / (T + drafting_s). More rows never count as faster, whatever was measured.
 static int count_best(const kin_speculation *s, int n_rows, int n_free, double drafting_s, candidates *c, double *rate) {
-    int best = c->n_taken;
+    int best = c->n_chosen;
     double took = time_of(s, n_rows + best) + drafting_s, best_rate = (best ? 1 : WORTH) * (n_rows + c->expected) / took;
-    while (c->n_taken < n_free && take(c)) {
-        double longer = time_of(s, n_rows + c->n_taken) + drafting_s;
+    while (c->n_chosen < n_free && choose_next(c)) {
+        double longer = time_of(s, n_rows + c->n_chosen) + drafting_s;
         if (longer > took) took = longer;
         if ((n_rows + c->expected) / took <= best_rate) continue;
         best_rate = (n_rows + c->expected) / took;
-        best = c->n_taken;
+        best = c->n_chosen;
     }
     *rate = best_rate;
     return best;
 }
 
 void kin_speculation_choose(kin_speculation *s, int n_rows, int n_free, const kin_draft *const *drafts, int n, double drafting_s,
-                            uint32_t *taken) {
+                            uint32_t *chosen) {
     candidates c;
     double rate;
-    kin_assert(n <= KIN_SPECULATION_MAX_TEXTS && kin_speculation_wants(s, n_rows));
+    kin_assert(n <= KIN_SPECULATION_MAX_SEQUENCES && kin_speculation_wants(s, n_rows));
     if (n_free > KIN_SPECULATION_MAX_ROWS - n_rows) n_free = KIN_SPECULATION_MAX_ROWS - n_rows;
     begin(&c, s, n_free, drafts, n);
-    int best = has_times(s, n_rows) ? count_best(s, n_rows, n_free, drafting_s, &c, &rate) : c.n_taken;
+    int best = has_times(s, n_rows) ? count_best(s, n_rows, n_free, drafting_s, &c, &rate) : c.n_chosen;
     s->is_probe = best == 0 && n_free > 0 && (s->model_probes || s->step >= s->next_probe);
     if (s->is_probe && !s->model_probes) begin_probe(s);
     if (s->is_probe) best = 1;
     if (best > 0 && !s->is_probe) s->next_probe = s->step + s->probe_gap;
     s->model_probes = false;
     begin(&c, s, n_free, drafts, n);
-    while (c.n_taken < best && take(&c)) continue;
-    for (int i = 0; i < n; i++) taken[i] = c.taken[i];
+    while (c.n_chosen < best && choose_next(&c)) continue;
+    for (int i = 0; i < n; i++) chosen[i] = c.chosen[i];
 }
 
 // ---- several steps at once
@@ -270,10 +270,10 @@ void kin_speculation_learn_pass(kin_speculation *s, bool is_first, double n, dou
 // Returns the time for n sequences. If one kind of pass is not known, it counts as the other; 0 if neither is known.
 static double pass_time(const kin_speculation *s, bool is_first, int n) {
     double values[KIN_SPECULATION_SAMPLES];
-    bool takes_first = s->further_pass.n == 0 || (is_first && s->first_pass.n > 0);
-    int n_known = takes_first ? s->first_pass.n : s->further_pass.n;
+    bool is_first_pass = s->further_pass.n == 0 || (is_first && s->first_pass.n > 0);
+    int n_known = is_first_pass ? s->first_pass.n : s->further_pass.n;
     if (n_known > KIN_SPECULATION_SAMPLES) n_known = KIN_SPECULATION_SAMPLES;
-    memcpy(values, takes_first ? s->first_pass.took_s : s->further_pass.took_s, sizeof values);
+    memcpy(values, is_first_pass ? s->first_pass.took_s : s->further_pass.took_s, sizeof values);
     return n_known > 0 ? kin_median(values, n_known) * shape(n) : 0;
 }
 

@@ -49,7 +49,7 @@
 
 enum {
     KIN_SPECULATION_MAX_ROWS = KIN_DRAFT_MAX + 1,
-    KIN_SPECULATION_MAX_TEXTS = KIN_SPECULATION_MAX_ROWS,
+    KIN_SPECULATION_MAX_SEQUENCES = KIN_SPECULATION_MAX_ROWS,
     KIN_SPECULATION_SAMPLES = 5
 };
 
@@ -98,7 +98,7 @@ kin_draft_limits kin_speculation_limit_ahead(const kin_speculation *speculation,
 // Chooses the tokens of each of n drafts that join a step of n_rows rows: taken [n], each a set (kin_draft_keep); at most n_free
 // tokens in all. drafting_s: time that computing the drafts took.
 void kin_speculation_choose(kin_speculation *speculation, int n_rows, int n_free, const kin_draft *const *drafts, int n,
-                            double drafting_s, uint32_t *taken);
+                            double drafting_s, uint32_t *chosen);
 
 // Records that a step of n_rows rows, including drafted ones, took took_s.
 void kin_speculation_learn_time(kin_speculation *speculation, int n_rows, double took_s);

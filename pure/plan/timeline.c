@@ -122,8 +122,8 @@ static double compute_window(device *d, double now, int n_cpu, int n_gpu) {
     return now;
 }
 
-// Simulates one token of each of n_texts sequences.
-static double play_token(const kin_facts *facts, const kin_plan *plan, int n_texts, device *devices, double now) {
+// Simulates one token of each of n_sequences sequences.
+static double play_token(const kin_facts *facts, const kin_plan *plan, int n_sequences, device *devices, double now) {
     for (int i = 0; i < facts->n_device; i++) {
         devices[i].cpu.next = devices[i].gpu.next = 0;
         for (int k = 0; k < devices[i].rates.n_members; k++) devices[i].members[k].next = 0;
@@ -132,7 +132,7 @@ static double play_token(const kin_facts *facts, const kin_plan *plan, int n_tex
         for (int i = 0; i < plan->n_stops; i++) {
             int s = kin_plan_turn(plan, i), from = plan->stops[i].device, at = plan->stops[s].device;
             kin_layer_share share = kin_plan_share_of_round(plan, at, round);
-            if (kin_hops_are_in(facts, plan)) now += kin_hop_s(facts, from, at, n_texts);
+            if (kin_hops_are_in(facts, plan)) now += kin_hop_s(facts, from, at, n_sequences);
             if (!plan->stops[s].relay && share.n_layer > 0)
                 now = compute_window(&devices[at], now, share.n_layer - share.n_layer_gpu, share.n_layer_gpu);
         }
@@ -163,15 +163,15 @@ static void set_device(device *d, const kin_facts *facts, int i, const kin_layer
     d->experts_layer_s = d->cpu.n > 0 ? predicted[i].experts_s / d->cpu.n : 0;
 }
 
-int kin_timeline_play_texts(const kin_facts *facts, const kin_plan *plan, int n_texts, int n_cached, double *period_s,
-                            kin_err *err) {
+int kin_timeline_play_sequences(const kin_facts *facts, const kin_plan *plan, int n_sequences, int n_cached, double *period_s,
+                                kin_err *err) {
     kin_prediction p;
     double now = 0, counted = 0;
-    if (kin_latency_texts(facts, plan, n_texts, n_cached, &p, err) != 0) return KIN_FAIL;
+    if (kin_latency_sequences(facts, plan, n_sequences, n_cached, &p, err) != 0) return KIN_FAIL;
     device *devices = calloc((size_t)facts->n_device, sizeof *devices);
     int n_members = 0;
     for (int i = 0; i < facts->n_device && devices; i++) {
-        kin_device_rates_init_texts(&devices[i].rates, facts, i, n_texts, n_cached);
+        kin_device_rates_init_sequences(&devices[i].rates, facts, i, n_sequences, n_cached);
         n_members += devices[i].rates.n_members;
     }
     member *members = calloc((size_t)n_members, sizeof *members), *next = members;
@@ -185,7 +185,7 @@ int kin_timeline_play_texts(const kin_facts *facts, const kin_plan *plan, int n_
         set_device(&devices[i], facts, i, &plan->shares[i], p.devices, next);
     for (int token = 0; token < N_TOKENS; token++) {
         if (token == N_TOKENS - N_COUNTED) counted = now;
-        now = play_token(facts, plan, n_texts, devices, now);
+        now = play_token(facts, plan, n_sequences, devices, now);
     }
     free(devices);
     free(members);
@@ -194,7 +194,7 @@ int kin_timeline_play_texts(const kin_facts *facts, const kin_plan *plan, int n_
 }
 
 int kin_timeline_play(const kin_facts *facts, const kin_plan *plan, double *tpot_s, kin_err *err) {
-    return kin_timeline_play_texts(facts, plan, 1, facts->work.n_cached, tpot_s, err);
+    return kin_timeline_play_sequences(facts, plan, 1, facts->work.n_cached, tpot_s, err);
 }
 
 int kin_timeline_closed(const kin_facts *facts, const kin_plan *plan, kin_prediction *out, kin_err *err) {

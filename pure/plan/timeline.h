@@ -23,6 +23,6 @@ int kin_timeline_predict(const kin_facts *facts, const kin_plan *plan, kin_predi
 // memory.
 int kin_timeline_play(const kin_facts *facts, const kin_plan *plan, double *tpot_s, kin_err *err);
 
-// The same for a step with the next token of each of n_texts sequences, each after n_cached tokens.
-int kin_timeline_play_texts(const kin_facts *facts, const kin_plan *plan, int n_texts, int n_cached, double *period_s,
-                            kin_err *err);
+// The same for a step with the next token of each of n_sequences sequences, each after n_cached tokens.
+int kin_timeline_play_sequences(const kin_facts *facts, const kin_plan *plan, int n_sequences, int n_cached, double *period_s,
+                                kin_err *err);

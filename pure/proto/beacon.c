@@ -8,13 +8,13 @@
 
 static const uint8_t magic[4] = {'K', 'I', 'N', 'B'};
 
-static bool says_nothing(const kin_beacon *beacon) {
+static bool is_empty(const kin_beacon *beacon) {
     return beacon->port == 0 && beacon->name[0] == '\0' && kin_proto_id_is_none(&beacon->id);
 }
 
 int kin_beacon_encode(uint8_t to[KIN_BEACON_BYTES], const kin_beacon *beacon, kin_beacon_sign sign, void *user, kin_err *err) {
     kin_assert(beacon->kind == KIN_BEACON_SEARCH || beacon->kind == KIN_BEACON_ANNOUNCE);
-    kin_assert(beacon->kind == KIN_BEACON_SEARCH ? says_nothing(beacon) : beacon->port != 0);
+    kin_assert(beacon->kind == KIN_BEACON_SEARCH ? is_empty(beacon) : beacon->port != 0);
     char name[KIN_BEACON_NAME] = {0};
     kin_label_set(name, sizeof name - 1, beacon->name);
 
@@ -79,7 +79,7 @@ int kin_beacon_decode(const uint8_t *bytes, size_t n, kin_beacon *beacon, kin_be
     read_name(&r, beacon->name);
     beacon->features = kin_reader_u32(&r);
     kin_reader_range(&r, kin_reader_u32(&r), 0, 0, "reserved");
-    if (kind == KIN_BEACON_SEARCH && !says_nothing(beacon)) kin_reader_fail(&r, "a query with fields of an answer");
+    if (kind == KIN_BEACON_SEARCH && !is_empty(beacon)) kin_reader_fail(&r, "a query with fields of an answer");
     if (kind == KIN_BEACON_ANNOUNCE && beacon->port == 0) kin_reader_fail(&r, "an answer without a port");
     return kin_reader_close(&r, "beacon");
 }

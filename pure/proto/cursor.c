@@ -19,7 +19,7 @@ void kin_reader_fail(kin_reader *r, const char *fmt, ...) {
     r->failed = true;
 }
 
-const uint8_t *kin_reader_take(kin_reader *r, size_t n) {
+const uint8_t *kin_reader_bytes(kin_reader *r, size_t n) {
     size_t left = (size_t)(r->end - r->at);
     if (n > left) kin_reader_fail(r, "ends %zu bytes too early", n - left);
     if (r->failed) return NULL;
@@ -29,7 +29,7 @@ const uint8_t *kin_reader_take(kin_reader *r, size_t n) {
 }
 
 void kin_reader_copy(kin_reader *r, uint8_t *to, size_t n) {
-    const uint8_t *p = kin_reader_take(r, n);
+    const uint8_t *p = kin_reader_bytes(r, n);
     if (p)
         memcpy(to, p, n);
     else
@@ -54,7 +54,7 @@ void kin_reader_str(kin_reader *r, char *to, size_t most, const char *what) {
     to[0] = 0;
     size_t n = kin_reader_u16(r);
     if (n > most) kin_reader_fail(r, "%s has %zu bytes, more than %zu", what, n, most);
-    const char *p = (const char *)kin_reader_take(r, n);
+    const char *p = (const char *)kin_reader_bytes(r, n);
     if (!p) return;
     if (!kin_label_is_clean(p, n)) {
         kin_reader_fail(r, "%s is not UTF-8 without control characters", what);
@@ -69,7 +69,7 @@ int kin_reader_close(kin_reader *r, const char *name) {
     return r->failed ? kin_err_prefix(r->err, "%s", name) : 0;
 }
 
-uint8_t *kin_writer_take(kin_writer *w, size_t n) {
+uint8_t *kin_writer_reserve(kin_writer *w, size_t n) {
     uint8_t *p = NULL;
     if (w->to) {
         kin_assert(n <= w->cap - w->n);
@@ -88,17 +88,17 @@ void kin_writer_u16(kin_writer *w, uint16_t v) {
 }
 
 void kin_writer_u32(kin_writer *w, uint32_t v) {
-    uint8_t *p = kin_writer_take(w, 4);
+    uint8_t *p = kin_writer_reserve(w, 4);
     if (p) kin_put_u32(p, v);
 }
 
 void kin_writer_u64(kin_writer *w, uint64_t v) {
-    uint8_t *p = kin_writer_take(w, 8);
+    uint8_t *p = kin_writer_reserve(w, 8);
     if (p) kin_put_u64(p, v);
 }
 
 void kin_writer_bytes(kin_writer *w, const uint8_t *from, size_t n) {
-    uint8_t *p = kin_writer_take(w, n);
+    uint8_t *p = kin_writer_reserve(w, n);
     if (p && from && n) memcpy(p, from, n);
 }
 

@@ -4,7 +4,7 @@
 // reads return 0, so a decoder checks once, at the end. A writer without a buffer only counts, so one list of fields gives both
 // the size and the bytes. Not for data that arrives in pieces: a payload must be complete before it is decoded.
 //
-// Owner: the codec function that made it, on its stack. Pointers from kin_reader_take are valid as long as the payload.
+// Owner: the codec function that made it, on its stack. Pointers from kin_reader_bytes are valid as long as the payload.
 #pragma once
 
 #include <stdbool.h>
@@ -29,25 +29,25 @@ static inline kin_reader kin_reader_open(const uint8_t *payload, size_t n, kin_e
 void kin_reader_fail(kin_reader *r, const char *fmt, ...) KIN_PRINTF(2, 3);
 
 // Returns the next n bytes, or NULL after a failure.
-const uint8_t *kin_reader_take(kin_reader *r, size_t n);
+const uint8_t *kin_reader_bytes(kin_reader *r, size_t n);
 
 static inline uint8_t kin_reader_u8(kin_reader *r) {
-    const uint8_t *p = kin_reader_take(r, 1);
+    const uint8_t *p = kin_reader_bytes(r, 1);
     return p ? *p : 0;
 }
 
 static inline uint16_t kin_reader_u16(kin_reader *r) {
-    const uint8_t *p = kin_reader_take(r, 2);
+    const uint8_t *p = kin_reader_bytes(r, 2);
     return p ? kin_get_u16(p) : 0;
 }
 
 static inline uint32_t kin_reader_u32(kin_reader *r) {
-    const uint8_t *p = kin_reader_take(r, 4);
+    const uint8_t *p = kin_reader_bytes(r, 4);
     return p ? kin_get_u32(p) : 0;
 }
 
 static inline uint64_t kin_reader_u64(kin_reader *r) {
-    const uint8_t *p = kin_reader_take(r, 8);
+    const uint8_t *p = kin_reader_bytes(r, 8);
     return p ? kin_get_u64(p) : 0;
 }
 
@@ -81,7 +81,7 @@ typedef struct kin_writer {
 } kin_writer;
 
 // Returns the place of the next n bytes, or NULL when only counting. Asserts that they fit.
-uint8_t *kin_writer_take(kin_writer *w, size_t n);
+uint8_t *kin_writer_reserve(kin_writer *w, size_t n);
 
 void kin_writer_u8(kin_writer *w, uint8_t v);
 void kin_writer_u16(kin_writer *w, uint16_t v);

@@ -15,7 +15,7 @@
 #define MS ((uint64_t)1000000)
 
 enum {
-    N_TWINS = 3,             // refusals in a row, then the duplicate is real
+    MAX_DUPLICATES = 3,      // refusals in a row, then the duplicate is real
     SEARCHES_UNTIL_HINT = 4, // about ten seconds
     SEARCHES_UNTIL_GATEWAYS = 3,
 };
@@ -159,7 +159,7 @@ static void connect_to(kin_member *m, const char *address, uint16_t port) {
     connect->port = port;
 }
 
-static void look_for_head(kin_member *m) {
+static void search_head(kin_member *m) {
     if (!retry_is_due(m, &m->control)) return;
     if (m->options.address[0]) {
         connect_to(m, m->options.address, m->options.port);
@@ -209,7 +209,7 @@ static void follow(kin_member *m, const answer *a) {
     m->held.since = 0;
 }
 
-static void take_found(kin_member *m, const kin_member_event *event) {
+static void handle_found(kin_member *m, const kin_member_event *event) {
     if (m->state != KIN_MEMBER_SEARCHING) return;
     if (event->is_gateway && !m->prefers_gateways && m->n_asked < SEARCHES_UNTIL_GATEWAYS) return;
     answer a = {.port = event->port, .is_gateway = event->is_gateway, .since = m->now};
@@ -226,7 +226,7 @@ static void follow_held(kin_member *m) {
     if (m->state == KIN_MEMBER_SEARCHING && a.since && m->now - a.since >= m->options.hold_ns) follow(m, &a);
 }
 
-static void take_accepted(kin_member *m, const kin_member_event *event) {
+static void handle_accepted(kin_member *m, const kin_member_event *event) {
     if (m->state != KIN_MEMBER_CONNECTING || !m->control.is_trying) return;
     kin_label_set(m->head, sizeof m->head - 1, event->name);
     m->joined_at = m->now;
@@ -239,7 +239,7 @@ static void take_accepted(kin_member *m, const kin_member_event *event) {
     log_line(m, KIN_LOG_DEBUG, "joined the head '%s'", m->head); // the status reports it
 }
 
-static void take_refused(kin_member *m, const char *reason) {
+static void handle_refused(kin_member *m, const char *reason) {
     if (!m->control.is_trying) return;
     if (kin_refusal_of(reason) == KIN_REFUSAL_NO_HEAD) {
         snprintf(act(m, KIN_MEMBER_DROP)->text, KIN_MEMBER_SENTENCE, "it has no head");
@@ -254,7 +254,7 @@ static void take_refused(kin_member *m, const char *reason) {
     m->control.is_trying = false;
     kin_refusal refusal = kin_refusal_of(reason);
     m->n_duplicates = refusal == KIN_REFUSAL_DUPLICATE ? m->n_duplicates + 1 : 0;
-    if (kin_refusal_is_final(refusal) || m->n_duplicates == N_TWINS) {
+    if (kin_refusal_is_final(refusal) || m->n_duplicates == MAX_DUPLICATES) {
         set_state(m, KIN_MEMBER_GIVEN_UP);
         kin_member_action *give_up = act(m, KIN_MEMBER_GIVE_UP);
         snprintf(give_up->text, sizeof give_up->text, "the head '%s' refuses this device: %s", m->head, m->why_no_head);
@@ -282,7 +282,7 @@ static void prepare(kin_member *m) {
     act(m, KIN_MEMBER_PREPARE);
 }
 
-static void take_plan(kin_member *m, const kin_member_event *event) {
+static void handle_plan(kin_member *m, const kin_member_event *event) {
     if (!is_joined(m) || !kin_epoch_is_newer(event->epoch, m->epoch_last)) return; // an epoch that is over does not come back
     end_epoch(m);
     m->epoch = m->epoch_last = event->epoch;
@@ -300,13 +300,13 @@ static void take_plan(kin_member *m, const kin_member_event *event) {
     }
 }
 
-static void take_end(kin_member *m, uint32_t epoch) {
-    if (!kin_member_takes(m, epoch)) return;
+static void handle_end(kin_member *m, uint32_t epoch) {
+    if (!kin_member_accepts(m, epoch)) return;
     end_epoch(m);
     set_state(m, KIN_MEMBER_JOINED);
 }
 
-static void take_left_out(kin_member *m, const char *reason) {
+static void handle_left_out(kin_member *m, const char *reason) {
     kin_label_set_sentence(m->left_out, sizeof m->left_out - 1, reason);
     act(m, KIN_MEMBER_STATUS);
 }
@@ -318,7 +318,7 @@ static void send_failed(kin_member *m, const kin_member_event *event) {
     log_line(m, KIN_LOG_WARN, "failed at %s: %s", failed->stage, failed->text);
 }
 
-static void take_preparation(kin_member *m, const kin_member_event *event) {
+static void handle_preparation(kin_member *m, const kin_member_event *event) {
     if (m->shard == SHARD_NONE || event->ticket != m->ticket) return;
     bool is_wanted = m->epoch != 0; // otherwise it was for an epoch that is over
     if (event->kind == KIN_MEMBER_PREPARED && m->shard == SHARD_PREPARING) {
@@ -340,8 +340,8 @@ static void take_preparation(kin_member *m, const kin_member_event *event) {
 
 // A shard that failed to compute is not trusted: the next plan prepares it anew. Invalid data from another member says nothing
 // about it.
-static void take_compute_failed(kin_member *m, const kin_member_event *event) {
-    if (!kin_member_takes(m, event->epoch) || m->state != KIN_MEMBER_READY) return;
+static void handle_compute_failed(kin_member *m, const kin_member_event *event) {
+    if (!kin_member_accepts(m, event->epoch) || m->state != KIN_MEMBER_READY) return;
     if (strcmp(event->stage, "receiving") != 0) m->shard = SHARD_NONE;
     set_state(m, KIN_MEMBER_PREPARING);
     send_failed(m, event);
@@ -349,13 +349,13 @@ static void take_compute_failed(kin_member *m, const kin_member_event *event) {
 
 // ---- the neighbours
 
-static void look_for(kin_member *m, hop *h, kin_member_action_kind connect) {
+static void retry_hop(kin_member *m, hop *h, kin_member_action_kind connect) {
     if (m->epoch == 0 || !retry_is_due(m, &h->retry)) return;
     h->retry.is_trying = true;
     act(m, connect)->by_head = h->by_head || m->now - h->since >= m->options.relay_ns;
 }
 
-static void take_hop(kin_member *m, hop *h, bool is_open) {
+static void handle_hop(kin_member *m, hop *h, bool is_open) {
     bool was_open = h->is_open;
     h->is_open = is_open;
     if (was_open && !is_open) { // as at first: the sender begins
@@ -368,11 +368,11 @@ static void take_hop(kin_member *m, hop *h, bool is_open) {
         retry_later(m, &h->retry);
 }
 
-static void take_next(kin_member *m, const kin_member_event *event) {
-    if (!kin_member_takes(m, event->epoch)) return;
+static void handle_next(kin_member *m, const kin_member_event *event) {
+    if (!kin_member_accepts(m, event->epoch)) return;
     char error[sizeof m->next_error] = "";
     bool is_open = event->kind == KIN_MEMBER_NEXT_OPENED, was_open = m->next.is_open;
-    take_hop(m, &m->next, is_open);
+    handle_hop(m, &m->next, is_open);
     if (!is_open) kin_label_set_sentence(error, sizeof error - 1, event->reason);
     bool is_known = is_open == was_open && strcmp(error, m->next_error) == 0;
     memcpy(m->next_error, error, sizeof error);
@@ -382,11 +382,11 @@ static void take_next(kin_member *m, const kin_member_event *event) {
     kin_label_set_sentence(ring->text, sizeof ring->text - 1, error);
 }
 
-static void take_previous(kin_member *m, const kin_member_event *event) {
+static void handle_previous(kin_member *m, const kin_member_event *event) {
     hop *h = &m->previous;
-    if (!kin_member_takes(m, event->epoch)) return;
+    if (!kin_member_accepts(m, event->epoch)) return;
     bool was_open = h->is_open;
-    take_hop(m, h, event->kind == KIN_MEMBER_PREVIOUS_OPENED);
+    handle_hop(m, h, event->kind == KIN_MEMBER_PREVIOUS_OPENED);
     if (was_open && !h->is_open && !h->by_head) h->retry.at = m->now + m->options.back_ns;
 }
 
@@ -407,16 +407,16 @@ void kin_member_free(kin_member *m) {
     free(m);
 }
 
-static void take_time(kin_member *m) {
+static void handle_tick(kin_member *m) {
     if (m->state == KIN_MEMBER_CONNECTING && m->control.is_trying && m->now - m->tried_at >= m->options.connect_ns) {
         static const char reason[] = "the head did not answer in time";
         snprintf(act(m, KIN_MEMBER_DROP)->text, KIN_MEMBER_SENTENCE, "%s", reason);
         lose_head(m, reason);
     }
     follow_held(m);
-    if (!is_joined(m) && m->state != KIN_MEMBER_GIVEN_UP) look_for_head(m);
-    look_for(m, &m->next, KIN_MEMBER_CONNECT_NEXT);
-    look_for(m, &m->previous, KIN_MEMBER_CONNECT_PREVIOUS);
+    if (!is_joined(m) && m->state != KIN_MEMBER_GIVEN_UP) search_head(m);
+    retry_hop(m, &m->next, KIN_MEMBER_CONNECT_NEXT);
+    retry_hop(m, &m->previous, KIN_MEMBER_CONNECT_PREVIOUS);
 }
 
 const kin_member_actions *kin_member_step(kin_member *m, kin_time now, const kin_member_event *event) {
@@ -425,25 +425,25 @@ const kin_member_actions *kin_member_step(kin_member *m, kin_time now, const kin
     m->actions.n = 0;
     switch (event->kind) {
     case KIN_MEMBER_TICK: break;
-    case KIN_MEMBER_FOUND: take_found(m, event); break;
-    case KIN_MEMBER_ACCEPTED: take_accepted(m, event); break;
-    case KIN_MEMBER_REFUSED: take_refused(m, event->reason); break;
+    case KIN_MEMBER_FOUND: handle_found(m, event); break;
+    case KIN_MEMBER_ACCEPTED: handle_accepted(m, event); break;
+    case KIN_MEMBER_REFUSED: handle_refused(m, event->reason); break;
     case KIN_MEMBER_LOST:
         if (m->control.is_trying) lose_head(m, event->reason);
         break;
-    case KIN_MEMBER_PLAN: take_plan(m, event); break;
-    case KIN_MEMBER_END: take_end(m, event->epoch); break;
-    case KIN_MEMBER_LEFT_OUT: take_left_out(m, event->reason); break;
+    case KIN_MEMBER_PLAN: handle_plan(m, event); break;
+    case KIN_MEMBER_END: handle_end(m, event->epoch); break;
+    case KIN_MEMBER_LEFT_OUT: handle_left_out(m, event->reason); break;
     case KIN_MEMBER_PROGRESS:
     case KIN_MEMBER_PREPARED:
-    case KIN_MEMBER_PREPARE_FAILED: take_preparation(m, event); break;
-    case KIN_MEMBER_COMPUTE_FAILED: take_compute_failed(m, event); break;
+    case KIN_MEMBER_PREPARE_FAILED: handle_preparation(m, event); break;
+    case KIN_MEMBER_COMPUTE_FAILED: handle_compute_failed(m, event); break;
     case KIN_MEMBER_NEXT_OPENED:
-    case KIN_MEMBER_NEXT_CLOSED: take_next(m, event); break;
+    case KIN_MEMBER_NEXT_CLOSED: handle_next(m, event); break;
     case KIN_MEMBER_PREVIOUS_OPENED:
-    case KIN_MEMBER_PREVIOUS_CLOSED: take_previous(m, event); break;
+    case KIN_MEMBER_PREVIOUS_CLOSED: handle_previous(m, event); break;
     }
-    take_time(m);
+    handle_tick(m);
     return &m->actions;
 }
 
@@ -457,7 +457,7 @@ uint32_t kin_member_epoch(const kin_member *m) {
     return m->epoch;
 }
 
-bool kin_member_takes(const kin_member *m, uint32_t epoch) {
+bool kin_member_accepts(const kin_member *m, uint32_t epoch) {
     return m->epoch != 0 && epoch == m->epoch;
 }
 

@@ -156,4 +156,4 @@ uint32_t kin_member_epoch(const kin_member *member); // 0: no epoch in force
 const char *kin_member_doing(const kin_member *member, char *buf, size_t n);
 
 // True if ring frames of this epoch are accepted. All others are dropped.
-bool kin_member_takes(const kin_member *member, uint32_t epoch);
+bool kin_member_accepts(const kin_member *member, uint32_t epoch);

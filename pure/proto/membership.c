@@ -94,7 +94,7 @@ static void forget_member(kin_membership *r, int i) {
     r->n_members = n;
 }
 
-static bool name_is_taken(const kin_membership *r, const char *name, int but) {
+static bool is_name_used(const kin_membership *r, const char *name, int but) {
     if (strcmp(r->options.name, name) == 0) return true;
     for (int i = 0; i < KIN_MEMBERSHIP_DEVICES; i++) {
         if (i != but && r->devices[i].state != KIN_DEVICE_NONE && strcmp(r->devices[i].name, name) == 0) return true;
@@ -107,35 +107,35 @@ static void choose_name(kin_membership *r, int i, const char *wanted) {
     char base[KIN_MEMBERSHIP_NAME - 11], *name = r->devices[i].name;
     kin_label_set(base, sizeof base - 1, wanted && wanted[0] ? wanted : "device");
     snprintf(name, KIN_MEMBERSHIP_NAME, "%s", base);
-    for (int n = 2; name_is_taken(r, name, i); n++) snprintf(name, KIN_MEMBERSHIP_NAME, "%s-%d", base, n);
+    for (int n = 2; is_name_used(r, name, i); n++) snprintf(name, KIN_MEMBERSHIP_NAME, "%s-%d", base, n);
 }
 
 // ---- going
 
 // True if it was reported a short while ago that the device is gone; if not, it is reported now.
-static bool was_just_said(kin_membership *r, int i) {
+static bool was_just_logged(kin_membership *r, int i) {
     kin_membership_device *d = &r->devices[i];
-    d->loss_is_unsaid = d->loss_said_at != 0 && r->now - d->loss_said_at < KIN_MEMBERSHIP_QUIET_S * SECOND;
-    if (!d->loss_is_unsaid) d->loss_said_at = r->now;
-    return d->loss_is_unsaid;
+    d->loss_is_unlogged = d->loss_logged_at != 0 && r->now - d->loss_logged_at < KIN_MEMBERSHIP_QUIET_S * SECOND;
+    if (!d->loss_is_unlogged) d->loss_logged_at = r->now;
+    return d->loss_is_unlogged;
 }
 
 // Reports devices that were lost again soon after such a report, and have not come back.
-static void say_unsaid_losses(kin_membership *r) {
+static void log_unlogged_losses(kin_membership *r) {
     for (int i = 0; i < KIN_MEMBERSHIP_DEVICES; i++) {
         kin_membership_device *d = &r->devices[i];
-        if (d->state != KIN_DEVICE_LOST || !d->loss_is_unsaid || was_just_said(r, i)) continue;
+        if (d->state != KIN_DEVICE_LOST || !d->loss_is_unlogged || was_just_logged(r, i)) continue;
         kin_membership_log(r, KIN_LOG_WARN, "device '%s' is gone (%s)", d->name, d->last_error);
     }
 }
 
-static void say_gone(kin_membership *r, int i, kin_device_state state, kin_log_level level, char *sentence, size_t n) {
+static void log_gone(kin_membership *r, int i, kin_device_state state, kin_log_level level, char *sentence, size_t n) {
     const char *why = r->devices[i].last_error;
     char whom[KIN_MEMBERSHIP_SENTENCE];
     bool is_stopped = state == KIN_DEVICE_LEFT && strcmp(why, KIN_GOODBYE_STOPPED) == 0;
     snprintf(sentence, n, "%s %s%s%s%s", kin_membership_whom(r, i, whom), state == KIN_DEVICE_LEFT ? "has left" : "is gone",
              is_stopped ? "" : " (", is_stopped ? "" : why, is_stopped ? "" : ")");
-    kin_membership_say_once(r, i, state == KIN_DEVICE_LOST && was_just_said(r, i) ? KIN_LOG_DEBUG : level, sentence);
+    kin_membership_log_once(r, i, state == KIN_DEVICE_LOST && was_just_logged(r, i) ? KIN_LOG_DEBUG : level, sentence);
 }
 
 // The device's link is gone or will be closed: the device gets `state` (LOST, LEFT).
@@ -143,7 +143,7 @@ static void part(kin_membership *r, int i, kin_device_state state, kin_log_level
     kin_membership_device *d = &r->devices[i];
     char sentence[KIN_MEMBERSHIP_SENTENCE + KIN_MEMBERSHIP_REASON + 16];
     kin_label_set_sentence(d->last_error, sizeof d->last_error - 1, kin_goodbye_words(reason));
-    say_gone(r, i, state, level, sentence, sizeof sentence);
+    log_gone(r, i, state, level, sentence, sizeof sentence);
     bool worked = r->in_force && kin_membership_is_member(r, i);
     if (kin_membership_is_available(r, i)) r->change++;
     kin_membership_set_state(r, i, state);
@@ -152,7 +152,7 @@ static void part(kin_membership *r, int i, kin_device_state state, kin_log_level
     r->changed = true;
 }
 
-static void say_refused(kin_membership *r, uint32_t link, kin_refusal refusal, const char *name, const char *reason) {
+static void log_refused(kin_membership *r, uint32_t link, kin_refusal refusal, const char *name, const char *reason) {
     char shown[KIN_MEMBERSHIP_NAME];
     kin_label_set(shown, sizeof shown - 1, name);
     kin_membership_action *refuse = kin_membership_act(r, KIN_MEMBERSHIP_REFUSE);
@@ -207,12 +207,12 @@ static int place_for(kin_membership *r, const kin_membership_hello *hello) {
     return i;
 }
 
-static void take_join(kin_membership *r, const kin_membership_event *event) {
+static void handle_join(kin_membership *r, const kin_membership_event *event) {
     const kin_membership_hello *hello = event->hello;
     kin_refusal refusal;
     char reason[KIN_MEMBERSHIP_REASON];
     if (is_unfit(r, hello, &refusal, reason, sizeof reason)) {
-        say_refused(r, event->link, refusal, hello->name, reason);
+        log_refused(r, event->link, refusal, hello->name, reason);
         return;
     }
     int i = find_id(r, &hello->id);
@@ -220,14 +220,14 @@ static void take_join(kin_membership *r, const kin_membership_event *event) {
     if (is_there && r->devices[i].run != hello->run) {
         snprintf(reason, sizeof reason, "'%s' has already joined with the same identity; " HOW_TO_MEND, r->devices[i].name,
                  "on one of the two");
-        say_refused(r, event->link, KIN_REFUSAL_DUPLICATE, hello->name, reason);
+        log_refused(r, event->link, KIN_REFUSAL_DUPLICATE, hello->name, reason);
         return;
     }
     if (is_there) replace(r, i);
     i = place_for(r, hello);
     if (i < 0) {
         snprintf(reason, sizeof reason, "%d devices have joined already, which is the maximum", KIN_MEMBERSHIP_DEVICES);
-        say_refused(r, event->link, KIN_REFUSAL_BUSY, hello->name, reason);
+        log_refused(r, event->link, KIN_REFUSAL_BUSY, hello->name, reason);
         return;
     }
     kin_membership_set_state(r, i, KIN_DEVICE_GREETED);
@@ -253,11 +253,11 @@ static bool has_other_model(const kin_membership *r, int i) {
 
 static void refuse_model(kin_membership *r, int i) {
     static const char reason[] = "its model file differs from the head's";
-    say_refused(r, r->devices[i].link, KIN_REFUSAL_MODEL, r->devices[i].name, reason);
+    log_refused(r, r->devices[i].link, KIN_REFUSAL_MODEL, r->devices[i].name, reason);
     part(r, i, KIN_DEVICE_LEFT, KIN_LOG_DEBUG, reason); // the refusal has been logged
 }
 
-static void take_facts(kin_membership *r, int i, const kin_proto_device *facts) {
+static void handle_facts(kin_membership *r, int i, const kin_proto_device *facts) {
     kin_membership_device *d = &r->devices[i];
     d->facts = *facts;
     r->changed = true;
@@ -272,7 +272,7 @@ static void take_facts(kin_membership *r, int i, const kin_proto_device *facts) 
     kin_membership_log(r, KIN_LOG_INFO, "device '%s' has joined", d->name);
 }
 
-static void take_model(kin_membership *r, const kin_proto_hash *model) {
+static void set_model(kin_membership *r, const kin_proto_hash *model) {
     r->options.model = *model;
     for (int i = 0; i < KIN_MEMBERSHIP_DEVICES; i++) {
         if ((kin_membership_is_available(r, i) || r->devices[i].state == KIN_DEVICE_FAILED) && has_other_model(r, i))
@@ -295,14 +295,14 @@ void kin_membership_leave_out(kin_membership *r, int i, const char *sentence) {
     bool works = r->in_force && kin_membership_is_member(r, i);
     r->rest_until[i] = r->now + rest;
     snprintf(with_rest, sizeof with_rest, "%s; it is left out for %.1f s", sentence, (double)rest / (double)SECOND);
-    kin_membership_say_once(r, i, KIN_LOG_WARN, with_rest);
+    kin_membership_log_once(r, i, KIN_LOG_WARN, with_rest);
     kin_membership_set_state(r, i, KIN_DEVICE_FAILED);
     kin_membership_drop_next_with(r, i);
     r->change++;
     if (works) kin_membership_end_epoch(r, with_rest);
 }
 
-static void take_failed(kin_membership *r, int i, const kin_membership_event *event) {
+static void handle_failed(kin_membership *r, int i, const kin_membership_event *event) {
     kin_membership_device *d = &r->devices[i];
     char stage[KIN_MEMBERSHIP_NAME], whom[KIN_MEMBERSHIP_SENTENCE], sentence[KIN_MEMBERSHIP_SENTENCE * 2];
     kin_label_set(stage, sizeof stage - 1, event->stage);
@@ -319,12 +319,12 @@ static void take_failed(kin_membership *r, int i, const kin_membership_event *ev
     kin_membership_leave_out(r, i, sentence);
 }
 
-static void take_work(kin_membership *r, int i, const kin_membership_event *event) {
+static void handle_work(kin_membership *r, int i, const kin_membership_event *event) {
     kin_membership_device *d = &r->devices[i];
     bool works = d->state == KIN_DEVICE_PREPARING || d->state == KIN_DEVICE_READY;
-    if (!works || !kin_membership_takes(r, event->epoch)) return;
+    if (!works || !kin_membership_accepts(r, event->epoch)) return;
     if (event->kind == KIN_MEMBERSHIP_FAILED) {
-        take_failed(r, i, event);
+        handle_failed(r, i, event);
     } else if (event->kind == KIN_MEMBERSHIP_PROGRESS && d->state == KIN_DEVICE_PREPARING) {
         d->progress = *event->progress;
         if (d->progress.done > d->progress.total) d->progress.done = d->progress.total; // a peer's numbers are not trusted
@@ -335,7 +335,7 @@ static void take_work(kin_membership *r, int i, const kin_membership_event *even
         d->last_error[0] = '\0'; // the problem is over
         kin_membership_log(r, KIN_LOG_INFO, "%s is ready", kin_membership_whom(r, i, whom));
         r->changed = true;
-        kin_membership_look_ready(r);
+        kin_membership_check_ready(r);
     }
 }
 
@@ -349,7 +349,7 @@ static void drop_silent(kin_membership *r, int i) {
     part(r, i, KIN_DEVICE_LOST, KIN_LOG_WARN, "it joined, but did not send its profile");
 }
 
-static void take_time(kin_membership *r) {
+static void handle_tick(kin_membership *r) {
     for (int i = 0; i < KIN_MEMBERSHIP_DEVICES; i++) {
         kin_membership_device *d = &r->devices[i];
         if (d->state == KIN_DEVICE_GREETED && r->now - d->since >= r->options.facts_wait_ns) drop_silent(r, i);
@@ -363,14 +363,14 @@ static void take_time(kin_membership *r) {
 
 // ---- the step
 
-static void take_from_device(kin_membership *r, const kin_membership_event *event) {
+static void handle_device(kin_membership *r, const kin_membership_event *event) {
     int i = find_link(r, event->link);
     if (i < 0) return;
     switch (event->kind) {
-    case KIN_MEMBERSHIP_FACTS: take_facts(r, i, event->facts); break;
+    case KIN_MEMBERSHIP_FACTS: handle_facts(r, i, event->facts); break;
     case KIN_MEMBERSHIP_LOST: part(r, i, KIN_DEVICE_LOST, KIN_LOG_WARN, event->reason); break;
     case KIN_MEMBERSHIP_LEFT: part(r, i, KIN_DEVICE_LEFT, KIN_LOG_INFO, event->reason); break;
-    default: take_work(r, i, event);
+    default: handle_work(r, i, event);
     }
 }
 
@@ -380,33 +380,33 @@ const kin_membership_actions *kin_membership_step(kin_membership *r, kin_time no
     r->actions.n = 0;
     switch (event->kind) {
     case KIN_MEMBERSHIP_TICK: break;
-    case KIN_MEMBERSHIP_MODEL: take_model(r, event->model); break;
-    case KIN_MEMBERSHIP_JOINS: take_join(r, event); break;
+    case KIN_MEMBERSHIP_MODEL: set_model(r, event->model); break;
+    case KIN_MEMBERSHIP_JOINS: handle_join(r, event); break;
     case KIN_MEMBERSHIP_FACTS:
     case KIN_MEMBERSHIP_PROGRESS:
     case KIN_MEMBERSHIP_READY:
     case KIN_MEMBERSHIP_FAILED:
     case KIN_MEMBERSHIP_LOST:
-    case KIN_MEMBERSHIP_LEFT: take_from_device(r, event); break;
-    case KIN_MEMBERSHIP_PREFETCHED: kin_membership_take_prefetched(r, event); break;
+    case KIN_MEMBERSHIP_LEFT: handle_device(r, event); break;
+    case KIN_MEMBERSHIP_PREFETCHED: kin_membership_handle_prefetched(r, event); break;
     case KIN_MEMBERSHIP_RING_OPENED:
-    case KIN_MEMBERSHIP_RING_CLOSED: kin_membership_take_ring(r, event); break;
-    case KIN_MEMBERSHIP_WRONG: kin_membership_take_wrong(r, event); break;
-    case KIN_MEMBERSHIP_LOSES: kin_membership_take_loss(r, event); break;
-    case KIN_MEMBERSHIP_PLANNED: kin_membership_take_plan(r, event); break;
-    case KIN_MEMBERSHIP_NO_PLAN: kin_membership_take_no_plan(r, event); break;
+    case KIN_MEMBERSHIP_RING_CLOSED: kin_membership_handle_ring(r, event); break;
+    case KIN_MEMBERSHIP_WRONG: kin_membership_handle_wrong(r, event); break;
+    case KIN_MEMBERSHIP_LOSES: kin_membership_handle_loss(r, event); break;
+    case KIN_MEMBERSHIP_PLANNED: kin_membership_handle_plan(r, event); break;
+    case KIN_MEMBERSHIP_NO_PLAN: kin_membership_handle_no_plan(r, event); break;
     case KIN_MEMBERSHIP_DRIFT: r->change++; break;
     case KIN_MEMBERSHIP_BEGINS:
     case KIN_MEMBERSHIP_ENDS:
-    case KIN_MEMBERSHIP_ABORTED: kin_membership_take_request(r, event); break;
+    case KIN_MEMBERSHIP_ABORTED: kin_membership_handle_request(r, event); break;
     }
-    take_time(r);
-    say_unsaid_losses(r);
-    kin_membership_look_at_break(r);
-    kin_membership_look_at_ring(r);
-    kin_membership_look_at_next(r);
-    kin_membership_look_due(r);
-    kin_membership_look_ready(r);
+    handle_tick(r);
+    log_unlogged_losses(r);
+    kin_membership_check_break(r);
+    kin_membership_check_ring(r);
+    kin_membership_check_next(r);
+    kin_membership_check_due(r);
+    kin_membership_check_ready(r);
     if (r->changed) kin_membership_act(r, KIN_MEMBERSHIP_STATUS);
     r->changed = false;
     return &r->actions;
@@ -444,6 +444,6 @@ int kin_membership_n_requests(const kin_membership *r) {
     return r->n_requests;
 }
 
-bool kin_membership_takes(const kin_membership *r, uint32_t epoch) {
+bool kin_membership_accepts(const kin_membership *r, uint32_t epoch) {
     return r->in_force && epoch == r->epoch;
 }

@@ -208,8 +208,8 @@ typedef struct kin_membership_device {
     kin_time since;                         // in this state
     int n_failures;                         // since the last successful request
     char last_error[KIN_MEMBERSHIP_REASON];
-    kin_time loss_said_at; // when it was last reported that it is gone; 0: never
-    bool loss_is_unsaid;   // it is gone again, soon after that
+    kin_time loss_logged_at; // when it was last reported that it is gone; 0: never
+    bool loss_is_unlogged;   // it is gone again, soon after that
 } kin_membership_device;
 
 // Returns device i in [0, KIN_MEMBERSHIP_DEVICES); NULL if that place is empty.
@@ -238,7 +238,7 @@ const char *kin_membership_doing(const kin_membership *membership, char *buf, si
 bool kin_membership_was_reached(const char *reason);
 
 // True if ring frames of this epoch are accepted. All others are dropped.
-bool kin_membership_takes(const kin_membership *membership, uint32_t epoch);
+bool kin_membership_accepts(const kin_membership *membership, uint32_t epoch);
 
 // Writes why two devices' traffic is relayed, and what helps: a better link if they reach each other too slowly, an open port if
 // not at all. The ports are those on which they listen; reason may be "". Returns buf.

@@ -108,7 +108,7 @@ static bool somebody_enters(const kin_membership *r) {
     return false;
 }
 
-void kin_membership_look_due(kin_membership *r) {
+void kin_membership_check_due(kin_membership *r) {
     if (r->change == r->change_answered || (r->asking && r->change == r->change_asked)) return;
     if (r->now < due(r) || somebody_enters(r)) return;
     kin_membership_action *ask = kin_membership_act(r, KIN_MEMBERSHIP_ASK);
@@ -168,7 +168,7 @@ static kin_log_level level_of_plan(const kin_membership *r) {
     return r->options.dry_run ? KIN_LOG_DEBUG : KIN_LOG_INFO;
 }
 
-static void say_plan(kin_membership *r) {
+static void log_plan(kin_membership *r) {
     if (r->n_members == 0)
         kin_membership_log(r, KIN_LOG_DEBUG, "plan %u: no device", r->epoch);
     else
@@ -184,7 +184,7 @@ void kin_membership_begin_epoch(kin_membership *r, uint32_t question, int n, con
         r->members[m] = members[m];
         r->works[m] = works[m];
     }
-    say_plan(r);
+    log_plan(r);
     for (int m = n - 1; m >= 0; m--) { // from last to first, so that a member that connects to its next one finds it informed
         int i = members[m];
         kin_membership_set_state(r, i, KIN_DEVICE_PREPARING);
@@ -199,15 +199,15 @@ void kin_membership_begin_epoch(kin_membership *r, uint32_t question, int n, con
     r->own_ring_since = r->now;
     if (n > 0) kin_membership_act(r, KIN_MEMBERSHIP_OPEN_RING)->device = members[0];
     r->changed = true;
-    kin_membership_look_ready(r);
+    kin_membership_check_ready(r);
 }
 
-static void say_doing(kin_membership *r) {
+static void log_doing(kin_membership *r) {
     char doing[KIN_MEMBERSHIP_SENTENCE];
     kin_membership_log(r, level_of_plan(r), "%s", kin_membership_doing(r, doing, sizeof doing));
 }
 
-void kin_membership_take_plan(kin_membership *r, const kin_membership_event *event) {
+void kin_membership_handle_plan(kin_membership *r, const kin_membership_event *event) {
     if (!is_for_now(r, event)) return;
     uint8_t members[KIN_MEMBERSHIP_DEVICES];
     uint64_t works[KIN_MEMBERSHIP_DEVICES];
@@ -218,7 +218,7 @@ void kin_membership_take_plan(kin_membership *r, const kin_membership_event *eve
         kin_membership_end_soon(r);
     } else if (is_same) {
         kin_membership_drop_next(r);
-        if (is_news && r->is_up && r->n_members == 0) say_doing(r);
+        if (is_news && r->is_up && r->n_members == 0) log_doing(r);
     } else if (r->is_up) {
         kin_membership_prepare_next(r, event, members, works);
     } else {
@@ -228,7 +228,7 @@ void kin_membership_take_plan(kin_membership *r, const kin_membership_event *eve
     }
 }
 
-void kin_membership_take_no_plan(kin_membership *r, const kin_membership_event *event) {
+void kin_membership_handle_no_plan(kin_membership *r, const kin_membership_event *event) {
     if (!is_for_now(r, event)) return;
     r->change_answered = r->change;
     if (r->asked_now) {
@@ -279,7 +279,7 @@ static void end_for_ring_link(kin_membership *r, int m, const char *reason) {
     kin_membership_end_epoch(r, sentence);
 }
 
-static void tell_of_break(kin_membership *r, kin_log_level level, const char *sentence) {
+static void log_break(kin_membership *r, kin_log_level level, const char *sentence) {
     if (r->broke_requests) fail_requests(r, sentence);
     kin_membership_log(r, r->broke_requests ? KIN_LOG_DEBUG : level, "%s", sentence);
     r->broken[0] = '\0';
@@ -318,7 +318,7 @@ static void count_break(kin_membership *r) {
     if (*n < UINT8_MAX) ++*n;
     bool is_the_head_alone = r->broken_from == r->broken_to;
     if (*n < BREAKS_MOST || is_the_head_alone) {
-        tell_of_break(r, KIN_LOG_WARN, r->broken);
+        log_break(r, KIN_LOG_WARN, r->broken);
         return;
     }
     int out = end_that_breaks(r);
@@ -326,23 +326,23 @@ static void count_break(kin_membership *r) {
     snprintf(sentence, sizeof sentence, "%s again before a step completed", r->broken);
     kin_label_set_sentence(d->last_error, sizeof d->last_error - 1, sentence);
     if (kin_membership_is_available(r, out)) kin_membership_leave_out(r, out, sentence);
-    if (r->broken[0]) tell_of_break(r, KIN_LOG_WARN, sentence);
+    if (r->broken[0]) log_break(r, KIN_LOG_WARN, sentence);
 }
 
-void kin_membership_look_at_break(kin_membership *r) {
+void kin_membership_check_break(kin_membership *r) {
     if (r->broken[0] && r->now - r->broken_at >= r->options.break_wait_ns) count_break(r);
 }
 
-void kin_membership_say_once(kin_membership *r, int i, kin_log_level level, const char *sentence) {
+void kin_membership_log_once(kin_membership *r, int i, kin_log_level level, const char *sentence) {
     bool is_member = kin_membership_is_member(r, i);
     if (is_member && r->broken[0])
-        tell_of_break(r, level, sentence);
+        log_break(r, level, sentence);
     else
         kin_membership_log(r, is_member && r->n_requests > 0 ? KIN_LOG_DEBUG : level, "%s", sentence);
 }
 
-void kin_membership_take_ring(kin_membership *r, const kin_membership_event *event) {
-    if (!kin_membership_takes(r, event->epoch)) return;
+void kin_membership_handle_ring(kin_membership *r, const kin_membership_event *event) {
+    if (!kin_membership_accepts(r, event->epoch)) return;
     bool is_own = event->link == KIN_MEMBERSHIP_OWN;
     int m = is_own ? -1 : member_of_link(r, event->link);
     if (m < 0 && !is_own) return;
@@ -359,7 +359,7 @@ void kin_membership_take_ring(kin_membership *r, const kin_membership_event *eve
     *was_open = is_open;
     kin_label_set_sentence(d ? d->ring_error : r->own_ring_error, KIN_MEMBERSHIP_REASON - 1, is_open ? "" : event->reason);
     r->changed = true;
-    kin_membership_look_ready(r);
+    kin_membership_check_ready(r);
 }
 
 // ---- invalid data
@@ -374,8 +374,8 @@ static void leave_out_sender(kin_membership *r, int m, const char *receiver, con
     kin_membership_leave_out(r, out, sentence);
 }
 
-void kin_membership_take_wrong(kin_membership *r, const kin_membership_event *event) {
-    if (!kin_membership_takes(r, event->epoch) || r->n_members == 0) return;
+void kin_membership_handle_wrong(kin_membership *r, const kin_membership_event *event) {
+    if (!kin_membership_accepts(r, event->epoch) || r->n_members == 0) return;
     kin_membership_note_progress(r, event->progress_made);
     leave_out_sender(r, r->n_members - 1, "the head", event->reason);
 }
@@ -405,11 +405,11 @@ static const char *name_member(const kin_membership *r, int m, char buf[KIN_MEMB
 }
 
 // If a step was lost between two members, either may have lost it. The sentence first names the one that is left out.
-void kin_membership_take_loss(kin_membership *r, const kin_membership_event *event) {
+void kin_membership_handle_loss(kin_membership *r, const kin_membership_event *event) {
     char out_name[KIN_MEMBERSHIP_SENTENCE], other[KIN_MEMBERSHIP_SENTENCE], why[KIN_MEMBERSHIP_REASON];
     char sentence[2 * KIN_MEMBERSHIP_SENTENCE + KIN_MEMBERSHIP_REASON + 64];
     int m = event->loser, out = m;
-    if (!kin_membership_takes(r, event->epoch) || r->n_members == 0 || m < 0 || m >= r->n_members + event->is_hop) return;
+    if (!kin_membership_accepts(r, event->epoch) || r->n_members == 0 || m < 0 || m >= r->n_members + event->is_hop) return;
     kin_membership_note_progress(r, event->progress_made);
     kin_label_set_sentence(why, sizeof why - 1, event->reason);
     if (event->is_hop && is_sender_to_blame(r, m)) out = m - 1;
@@ -443,7 +443,7 @@ static int end_to_leave_out(const kin_membership *r, int m) {
     return is_last || (is_late(r, m - 1) && !is_late(r, m + 1)) ? m : m + 1;
 }
 
-void kin_membership_look_at_ring(kin_membership *r) {
+void kin_membership_check_ring(kin_membership *r) {
     int m = -1;
     if (!r->in_force || r->is_up || r->n_members == 0) return;
     while (m < r->n_members && !is_late(r, m)) m++;
@@ -470,7 +470,7 @@ static bool may_be_up(const kin_membership *r) {
     return r->change == r->change_answered && r->now >= kin_membership_later(r->joined_at, r->options.join_wait_ns);
 }
 
-void kin_membership_look_ready(kin_membership *r) {
+void kin_membership_check_ready(kin_membership *r) {
     if (!r->in_force || r->is_up || (r->n_members > 0 && !r->own_ring_open) || !may_be_up(r)) return;
     for (int m = 0; m < r->n_members; m++) {
         const kin_membership_device *d = &r->devices[r->members[m]];
@@ -479,12 +479,12 @@ void kin_membership_look_ready(kin_membership *r) {
     r->is_up = true;
     r->last_break[0] = '\0';
     kin_membership_act(r, KIN_MEMBERSHIP_UP);
-    say_doing(r);
+    log_doing(r);
     r->was_up = true;
     r->changed = true;
 }
 
-void kin_membership_take_request(kin_membership *r, const kin_membership_event *event) {
+void kin_membership_handle_request(kin_membership *r, const kin_membership_event *event) {
     if (event->kind == KIN_MEMBERSHIP_BEGINS) {
         if (r->is_up && !r->yields) {
             r->n_requests++;
@@ -496,7 +496,7 @@ void kin_membership_take_request(kin_membership *r, const kin_membership_event *
         snprintf(fail->text, sizeof fail->text, "%s", kin_membership_doing(r, doing, sizeof doing));
         return;
     }
-    if (!kin_membership_takes(r, event->epoch) || r->n_requests == 0) return;
+    if (!kin_membership_accepts(r, event->epoch) || r->n_requests == 0) return;
     r->n_requests--;
     r->last_request_at = r->now;
     if (r->yields) r->changed = true;

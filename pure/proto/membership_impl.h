@@ -82,7 +82,7 @@ const char *kin_membership_whom(const kin_membership *r, int i, char buf[KIN_MEM
 
 // Reports each event in one line: if it ends running requests, they get the sentence, otherwise the log does. `sentence`: what
 // happened to device i. Call before the epoch ends because of it.
-void kin_membership_say_once(kin_membership *r, int i, kin_log_level level, const char *sentence);
+void kin_membership_log_once(kin_membership *r, int i, kin_log_level level, const char *sentence);
 
 // ---- membership_epoch.c
 
@@ -106,22 +106,22 @@ void kin_membership_prepare_next(kin_membership *r, const kin_membership_event *
 void kin_membership_drop_next(kin_membership *r);
 void kin_membership_end_soon(kin_membership *r);              // no better plan without the slow devices: plans with all again
 void kin_membership_drop_next_with(kin_membership *r, int i); // if device i is part of it
-void kin_membership_take_prefetched(kin_membership *r, const kin_membership_event *event);
-void kin_membership_look_at_next(kin_membership *r); // switches, speeds up or gives up when it is time
+void kin_membership_handle_prefetched(kin_membership *r, const kin_membership_event *event);
+void kin_membership_check_next(kin_membership *r); // switches, speeds up or gives up when it is time
 
 // ---- membership_epoch.c
 
 kin_time kin_membership_later(kin_time from, uint64_t ns);
 void kin_membership_begin_epoch(kin_membership *r, uint32_t question, int n, const uint8_t *members, const uint64_t *works);
-void kin_membership_take_plan(kin_membership *r, const kin_membership_event *event);
-void kin_membership_take_no_plan(kin_membership *r, const kin_membership_event *event);
-void kin_membership_take_ring(kin_membership *r, const kin_membership_event *event);
-void kin_membership_take_wrong(kin_membership *r, const kin_membership_event *event);
-void kin_membership_take_loss(kin_membership *r, const kin_membership_event *event); // of a step
-void kin_membership_blame_sender(kin_membership *r, int i, const char *reason);      // device i received invalid data
+void kin_membership_handle_plan(kin_membership *r, const kin_membership_event *event);
+void kin_membership_handle_no_plan(kin_membership *r, const kin_membership_event *event);
+void kin_membership_handle_ring(kin_membership *r, const kin_membership_event *event);
+void kin_membership_handle_wrong(kin_membership *r, const kin_membership_event *event);
+void kin_membership_handle_loss(kin_membership *r, const kin_membership_event *event); // of a step
+void kin_membership_blame_sender(kin_membership *r, int i, const char *reason);        // device i received invalid data
 void kin_membership_note_progress(kin_membership *r, uint64_t progress);
-void kin_membership_take_request(kin_membership *r, const kin_membership_event *event);
-void kin_membership_look_ready(kin_membership *r);    // brings the ring up when it is ready
-void kin_membership_look_at_break(kin_membership *r); // reports a broken link when it is time
-void kin_membership_look_at_ring(kin_membership *r);  // leaves out an end of a link that was closed for too long
-void kin_membership_look_due(kin_membership *r);      // asks the planner when it is time
+void kin_membership_handle_request(kin_membership *r, const kin_membership_event *event);
+void kin_membership_check_ready(kin_membership *r); // brings the ring up when it is ready
+void kin_membership_check_break(kin_membership *r); // reports a broken link when it is time
+void kin_membership_check_ring(kin_membership *r);  // leaves out an end of a link that was closed for too long
+void kin_membership_check_due(kin_membership *r);   // asks the planner when it is time

@@ -35,7 +35,7 @@ static bool has_already(const kin_membership *r, int i, uint64_t work) {
     return false;
 }
 
-static void tell(kin_membership *r, uint32_t link, int i) {
+static void order_prefetch(kin_membership *r, uint32_t link, int i) {
     kin_membership_action *prefetch = kin_membership_act(r, KIN_MEMBERSHIP_PREFETCH);
     prefetch->link = link;
     prefetch->device = i;
@@ -43,11 +43,11 @@ static void tell(kin_membership *r, uint32_t link, int i) {
     prefetch->rate_limited = r->next.rate_limited;
 }
 
-static void tell_all(kin_membership *r) {
+static void order_all_prefetches(kin_membership *r) {
     for (int m = 0; m < r->next.n_members; m++) {
-        if (!r->next.has[m]) tell(r, r->devices[r->next.members[m]].link, r->next.members[m]);
+        if (!r->next.has[m]) order_prefetch(r, r->devices[r->next.members[m]].link, r->next.members[m]);
     }
-    if (!r->next.own_has) tell(r, KIN_MEMBERSHIP_OWN, 0);
+    if (!r->next.own_has) order_prefetch(r, KIN_MEMBERSHIP_OWN, 0);
 }
 
 static bool is_busy(const kin_membership *r) {
@@ -60,7 +60,7 @@ static void renumber_next(kin_membership *r, uint32_t question) {
     if (!r->is_renumbered) return;
     r->is_renumbered = false;
     r->next.question = question;
-    tell_all(r);
+    order_all_prefetches(r);
 }
 
 void kin_membership_prepare_next(kin_membership *r, const kin_membership_event *event, const uint8_t *members,
@@ -87,7 +87,7 @@ void kin_membership_prepare_next(kin_membership *r, const kin_membership_event *
         r->next.has[m] = has_already(r, members[m], works[m]);
     }
     kin_membership_log(r, KIN_LOG_DEBUG, "preparing a better plan with %d device%s", n, n == 1 ? "" : "s");
-    tell_all(r);
+    order_all_prefetches(r);
     r->changed = true;
 }
 
@@ -136,7 +136,7 @@ static bool is_stuck(const kin_membership *r, int m) {
     return r->now >= kin_membership_later(r->next.moved_at, wait);
 }
 
-void kin_membership_take_prefetched(kin_membership *r, const kin_membership_event *event) {
+void kin_membership_handle_prefetched(kin_membership *r, const kin_membership_event *event) {
     if (!r->next.question || event->question != r->next.question) return;
     bool is_own = event->link == KIN_MEMBERSHIP_OWN;
     int m = is_own ? -1 : find_member(r, event->link);
@@ -169,7 +169,7 @@ static bool is_late(const kin_membership *r, int m) {
 }
 
 // Asks the planner, once, for the best plan of the other devices.
-static void look_late(kin_membership *r) {
+static void check_late(kin_membership *r) {
     uint32_t late = 0, others = 0;
     for (int m = 0; m < r->next.n_members; m++) late |= is_late(r, m) ? UINT32_C(1) << r->next.members[m] : 0;
     for (int i = 0; i < KIN_MEMBERSHIP_DEVICES; i++) {
@@ -202,14 +202,14 @@ static void switch_to_next(kin_membership *r) {
 }
 
 // A member could not prefetch, and the time for which the ring stays as it is has passed: asks the planner again.
-static void look_again(kin_membership *r) {
+static void replan_after_wait(kin_membership *r) {
     if (!r->no_next_until || r->now < r->no_next_until) return;
     r->no_next_until = 0;
     r->change++;
 }
 
-void kin_membership_look_at_next(kin_membership *r) {
-    look_again(r);
+void kin_membership_check_next(kin_membership *r) {
+    replan_after_wait(r);
     if (!r->next.question) return;
     int m = who_is_missing(r);
     if (m < 0 && r->next.own_has) {
@@ -226,8 +226,8 @@ void kin_membership_look_at_next(kin_membership *r) {
         r->next.own_has = true; // it packs when the epoch begins
         return;
     }
-    if (m >= 0) look_late(r);
+    if (m >= 0) check_late(r);
     if (r->next.rate_limited == is_busy(r)) return;
     r->next.rate_limited = !r->next.rate_limited;
-    tell_all(r);
+    order_all_prefetches(r);
 }

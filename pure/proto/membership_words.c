@@ -48,7 +48,7 @@ static int member_in(const kin_membership *r, kin_device_state state) {
     return -1;
 }
 
-static void say_gathering(const kin_membership *r, char *buf, size_t n) {
+static void format_gathering(const kin_membership *r, char *buf, size_t n) {
     int lost = member_in(r, KIN_DEVICE_LOST), failed = member_in(r, KIN_DEVICE_FAILED);
     if (r->asking) {
         snprintf(buf, n, "making a plan");
@@ -64,7 +64,7 @@ static void say_gathering(const kin_membership *r, char *buf, size_t n) {
     }
 }
 
-static void say_short(const kin_membership *r, char *buf, size_t n) {
+static void format_short(const kin_membership *r, char *buf, size_t n) {
     int lost = member_in(r, KIN_DEVICE_LOST), failed = member_in(r, KIN_DEVICE_FAILED), left = member_in(r, KIN_DEVICE_LEFT);
     int missing = lost >= 0 ? lost : failed >= 0 ? failed : left;
     if (missing < 0 && r->last_break[0]) {
@@ -88,7 +88,7 @@ static int percent(const kin_proto_progress *p) {
     return p->done < p->total ? (int)((double)p->done / (double)p->total * 100) : 100;
 }
 
-static void say_preparing(const kin_membership *r, char *buf, size_t n) {
+static void format_preparing(const kin_membership *r, char *buf, size_t n) {
     int i = member_in(r, KIN_DEVICE_PREPARING);
     if (i >= 0) {
         const kin_membership_device *d = &r->devices[i];
@@ -118,7 +118,7 @@ static void say_preparing(const kin_membership *r, char *buf, size_t n) {
 }
 
 // Adds what a better plan is waiting for.
-static void say_next(const kin_membership *r, char *buf, size_t n) {
+static void format_next(const kin_membership *r, char *buf, size_t n) {
     int m = 0;
     if (!r->next.question) return;
     while (m < r->next.n_members && r->next.has[m]) m++;
@@ -132,7 +132,7 @@ static void say_next(const kin_membership *r, char *buf, size_t n) {
 }
 
 // Adds the devices that are available for another plan, unless one is being made.
-static void say_without_layers(const kin_membership *r, char *buf, size_t n) {
+static void format_without_layers(const kin_membership *r, char *buf, size_t n) {
     int n_without = kin_membership_n_available(r) - r->n_members, i = 0;
     if (n_without <= 0 || r->next.question || r->change != r->change_answered) return;
     while (!kin_membership_is_available(r, i) || kin_membership_is_member(r, i)) i++;
@@ -142,7 +142,7 @@ static void say_without_layers(const kin_membership *r, char *buf, size_t n) {
         snprintf(buf, n, "; %d others have no layers", n_without);
 }
 
-static int say_alone(const kin_membership *r, char *buf, size_t n) {
+static int format_standalone(const kin_membership *r, char *buf, size_t n) {
     int i = 0, n_there = kin_membership_n_available(r);
     while (i < KIN_MEMBERSHIP_DEVICES && !kin_membership_is_available(r, i)) i++;
     if (n_there == 0) return snprintf(buf, n, "serving alone");
@@ -150,20 +150,20 @@ static int say_alone(const kin_membership *r, char *buf, size_t n) {
     return snprintf(buf, n, "serving alone: the plan leaves out '%s'", r->devices[i].name);
 }
 
-static void say_serving(const kin_membership *r, char *buf, size_t n) {
-    int used = r->n_members == 0 ? say_alone(r, buf, n)
+static void format_serving(const kin_membership *r, char *buf, size_t n) {
+    int used = r->n_members == 0 ? format_standalone(r, buf, n)
                                  : snprintf(buf, n, "serving on %d device%s", r->n_members, r->n_members == 1 ? "" : "s");
     if (used <= 0 || (size_t)used >= n) return;
-    say_next(r, buf + used, n - (size_t)used);
-    if (r->n_members > 0) say_without_layers(r, buf + used, n - (size_t)used);
+    format_next(r, buf + used, n - (size_t)used);
+    if (r->n_members > 0) format_without_layers(r, buf + used, n - (size_t)used);
 }
 
 const char *kin_membership_doing(const kin_membership *r, char *buf, size_t n) {
     switch (kin_membership_state_now(r)) {
-    case KIN_MEMBERSHIP_GATHERING: say_gathering(r, buf, n); break;
-    case KIN_MEMBERSHIP_SHORT: say_short(r, buf, n); break;
-    case KIN_MEMBERSHIP_PREPARING: say_preparing(r, buf, n); break;
-    case KIN_MEMBERSHIP_SERVING: say_serving(r, buf, n); break;
+    case KIN_MEMBERSHIP_GATHERING: format_gathering(r, buf, n); break;
+    case KIN_MEMBERSHIP_SHORT: format_short(r, buf, n); break;
+    case KIN_MEMBERSHIP_PREPARING: format_preparing(r, buf, n); break;
+    case KIN_MEMBERSHIP_SERVING: format_serving(r, buf, n); break;
     }
     return buf;
 }

@@ -8,7 +8,7 @@ void kin_proto_put_endpoint(kin_writer *w, const kin_proto_endpoint *e) {
     for (int i = 0; i < e->n_addresses; i++) kin_writer_str(w, e->address[i], KIN_PROTO_MAX_STR);
 }
 
-void kin_proto_take_endpoint(kin_reader *r, kin_proto_endpoint *e) {
+void kin_proto_read_endpoint(kin_reader *r, kin_proto_endpoint *e) {
     e->port = kin_reader_u16(r);
     e->n_addresses = (int)kin_reader_range(r, kin_reader_u8(r), 0, KIN_PROTO_MAX_ADDRESSES, "number of addresses");
     for (int i = 0; i < e->n_addresses; i++) {

@@ -216,8 +216,8 @@ uint64_t kin_proto_plan_work(const kin_proto_plan *m);
 
 // The purpose of fetching weights before a plan needs them.
 typedef enum kin_proto_purpose {
-    KIN_PROTO_FOR_PLAN,  // a better plan, which waits for them
-    KIN_PROTO_FOR_SPARE, // standby: the plans without one of the other devices
+    KIN_PROTO_FOR_PLAN,    // a better plan, which waits for them
+    KIN_PROTO_FOR_STANDBY, // standby: the plans without one of the other devices
 } kin_proto_purpose;
 
 // Head -> device: fetch and pack the windows of this plan in the background, regardless of the epoch in force. The same ticket

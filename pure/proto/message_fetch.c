@@ -9,8 +9,8 @@ static void put_hashes_wanted(kin_writer *w, const kin_proto_hashes_wanted *m) {
     kin_proto_put_hash(w, &m->model);
 }
 
-static void take_hashes_wanted(kin_reader *r, kin_proto_hashes_wanted *m) {
-    kin_proto_take_hash(r, &m->model);
+static void read_hashes_wanted(kin_reader *r, kin_proto_hashes_wanted *m) {
+    kin_proto_read_hash(r, &m->model);
 }
 
 KIN_PROTO_DEFINE(HASHES_WANTED, hashes_wanted)
@@ -46,24 +46,24 @@ static bool is_file_name(const char *name) {
     return name[0] && strcmp(name, ".") != 0 && strcmp(name, "..") != 0 && !strpbrk(name, "/\\");
 }
 
-static void take_file(kin_reader *r, kin_proto_file *file, int i) {
+static void read_file(kin_reader *r, kin_proto_file *file, int i) {
     file->size = kin_reader_size(r, "size of a file");
     kin_reader_str(r, file->name, KIN_PROTO_MAX_STR, "name of a file");
     if (file->size == 0) kin_reader_fail(r, "file %d is empty", i);
     if (!is_file_name(file->name)) kin_reader_fail(r, "'%s' is not the name of a file", file->name);
 }
 
-static void take_hashes(kin_reader *r, kin_proto_hashes *m) {
+static void read_hashes(kin_reader *r, kin_proto_hashes *m) {
     m->chunk_bytes = kin_reader_range(r, kin_reader_u32(r), KIN_PROTO_MIN_CHUNK_BYTES, KIN_PROTO_MAX_CHUNK_BYTES, "chunk_bytes");
     if (m->chunk_bytes & (m->chunk_bytes - 1)) kin_reader_fail(r, "chunk_bytes is not a power of two");
     m->n_files = (int)kin_reader_range(r, kin_reader_u16(r), 1, KIN_PROTO_MAX_FILES, "number of files");
-    for (int i = 0; i < m->n_files; i++) take_file(r, &m->file[i], i);
+    for (int i = 0; i < m->n_files; i++) read_file(r, &m->file[i], i);
     m->first = kin_reader_u32(r);
     m->n_hashes = kin_reader_range(r, kin_reader_u32(r), 0, KIN_PROTO_MAX_HASHES, "number of hashes");
     uint64_t n_chunks = kin_proto_n_chunks(m);
     if (n_chunks > KIN_PROTO_MAX_CHUNKS) kin_reader_fail(r, "the model has more than %d chunks", KIN_PROTO_MAX_CHUNKS);
     if ((uint64_t)m->first + m->n_hashes > n_chunks) kin_reader_fail(r, "hashes of chunks after the model's last");
-    m->hashes = kin_reader_take(r, sizeof(kin_proto_hash) * m->n_hashes);
+    m->hashes = kin_reader_bytes(r, sizeof(kin_proto_hash) * m->n_hashes);
 }
 
 KIN_PROTO_DEFINE(HASHES, hashes)
@@ -75,7 +75,7 @@ KIN_PROTO_DEFINE(HASHES, hashes)
 //          40  u32   length (>= 1)
 // i_chunk < 2^22, and offset + length is at most 2^26, the largest chunk.
 
-static uint32_t take_chunk(kin_reader *r) {
+static uint32_t read_chunk(kin_reader *r) {
     return kin_reader_range(r, kin_reader_u32(r), 0, KIN_PROTO_MAX_CHUNKS - 1, "chunk");
 }
 
@@ -91,9 +91,9 @@ static void put_get(kin_writer *w, const kin_proto_get *m) {
     kin_writer_u32(w, m->length);
 }
 
-static void take_get(kin_reader *r, kin_proto_get *m) {
-    kin_proto_take_hash(r, &m->model);
-    m->i_chunk = take_chunk(r);
+static void read_get(kin_reader *r, kin_proto_get *m) {
+    kin_proto_read_hash(r, &m->model);
+    m->i_chunk = read_chunk(r);
     m->offset = kin_reader_u32(r);
     m->length = kin_reader_u32(r);
     check_range(r, m->offset, m->length);
@@ -112,13 +112,13 @@ static void put_data(kin_writer *w, const kin_proto_data *m) {
     kin_writer_bytes(w, m->bytes, m->n_bytes);
 }
 
-static void take_data(kin_reader *r, kin_proto_data *m) {
-    m->i_chunk = take_chunk(r);
+static void read_data(kin_reader *r, kin_proto_data *m) {
+    m->i_chunk = read_chunk(r);
     m->offset = kin_reader_u32(r);
     size_t n = (size_t)(r->end - r->at);
     if (n > KIN_FRAME_DATA_BYTES) kin_reader_fail(r, "%zu bytes, more than %u", n, KIN_FRAME_DATA_BYTES);
     check_range(r, m->offset, n);
-    m->bytes = kin_reader_take(r, n);
+    m->bytes = kin_reader_bytes(r, n);
     m->n_bytes = m->bytes ? (uint32_t)n : 0;
 }
 
@@ -136,7 +136,7 @@ static void put_lack(kin_writer *w, const kin_proto_lack *m) {
     kin_writer_u32(w, m->i_chunk);
 }
 
-static void take_lack(kin_reader *r, kin_proto_lack *m) {
+static void read_lack(kin_reader *r, kin_proto_lack *m) {
     m->i_chunk = kin_reader_u32(r);
     if (m->i_chunk != KIN_PROTO_NO_CHUNK) kin_reader_range(r, m->i_chunk, 0, KIN_PROTO_MAX_CHUNKS - 1, "chunk");
 }
@@ -163,12 +163,12 @@ static void put_have(kin_writer *w, const kin_proto_have *m) {
     kin_writer_bytes(w, m->bitmap, bitmap_bytes(m));
 }
 
-static void take_have(kin_reader *r, kin_proto_have *m) {
-    kin_proto_take_hash(r, &m->model);
-    kin_proto_take_id(r, &m->id);
-    kin_proto_take_endpoint(r, &m->endpoint);
+static void read_have(kin_reader *r, kin_proto_have *m) {
+    kin_proto_read_hash(r, &m->model);
+    kin_proto_read_id(r, &m->id);
+    kin_proto_read_endpoint(r, &m->endpoint);
     m->n_chunks = kin_reader_range(r, kin_reader_u32(r), 1, KIN_PROTO_MAX_CHUNKS, "number of chunks");
-    m->bitmap = kin_reader_take(r, bitmap_bytes(m));
+    m->bitmap = kin_reader_bytes(r, bitmap_bytes(m));
     unsigned used = m->n_chunks % 8;
     if (m->bitmap && used && m->bitmap[m->n_chunks / 8] >> used) kin_reader_fail(r, "bits after the last chunk");
 }
@@ -196,12 +196,12 @@ static void put_kept(kin_writer *w, const kin_proto_kept *m) {
     kin_writer_bytes(w, m->names, sizeof(kin_proto_hash) * m->n_names);
 }
 
-static void take_kept(kin_reader *r, kin_proto_kept *m) {
-    kin_proto_take_id(r, &m->id);
-    kin_proto_take_endpoint(r, &m->endpoint);
+static void read_kept(kin_reader *r, kin_proto_kept *m) {
+    kin_proto_read_id(r, &m->id);
+    kin_proto_read_endpoint(r, &m->endpoint);
     m->page_bytes = kin_reader_range(r, kin_reader_u32(r), 1, KIN_PROTO_MAX_CHUNK_BYTES, "page_bytes");
     m->n_names = kin_reader_range(r, kin_reader_u16(r), 0, KIN_PROTO_MAX_KEPT, "number of names");
-    m->names = kin_reader_take(r, sizeof(kin_proto_hash) * m->n_names);
+    m->names = kin_reader_bytes(r, sizeof(kin_proto_hash) * m->n_names);
 }
 
 KIN_PROTO_DEFINE(KEPT, kept)

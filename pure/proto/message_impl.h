@@ -21,19 +21,19 @@
     int kin_proto_decode_##name(const uint8_t *payload, size_t n, kin_proto_##name *m, kin_err *err) {                           \
         kin_reader r = kin_reader_open(payload, n, err);                                                                         \
         *m = (kin_proto_##name){0};                                                                                              \
-        take_##name(&r, m);                                                                                                      \
+        read_##name(&r, m);                                                                                                      \
         return kin_reader_close(&r, #NAME);                                                                                      \
     }
 
 // endpoint: u16 port, u8 n_addresses (0 to 8), n_addresses x str address
 void kin_proto_put_endpoint(kin_writer *w, const kin_proto_endpoint *e);
-void kin_proto_take_endpoint(kin_reader *r, kin_proto_endpoint *e);
+void kin_proto_read_endpoint(kin_reader *r, kin_proto_endpoint *e);
 
 static inline void kin_proto_put_id(kin_writer *w, const kin_proto_id *id) {
     kin_writer_bytes(w, id->bytes, sizeof id->bytes);
 }
 
-static inline void kin_proto_take_id(kin_reader *r, kin_proto_id *id) {
+static inline void kin_proto_read_id(kin_reader *r, kin_proto_id *id) {
     kin_reader_copy(r, id->bytes, sizeof id->bytes);
 }
 
@@ -41,6 +41,6 @@ static inline void kin_proto_put_hash(kin_writer *w, const kin_proto_hash *hash)
     kin_writer_bytes(w, hash->bytes, sizeof hash->bytes);
 }
 
-static inline void kin_proto_take_hash(kin_reader *r, kin_proto_hash *hash) {
+static inline void kin_proto_read_hash(kin_reader *r, kin_proto_hash *hash) {
     kin_reader_copy(r, hash->bytes, sizeof hash->bytes);
 }

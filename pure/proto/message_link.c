@@ -9,7 +9,7 @@ static void put_versions(kin_writer *w, kin_proto_versions v) {
     kin_writer_u16(w, v.max);
 }
 
-static kin_proto_versions take_versions(kin_reader *r) {
+static kin_proto_versions read_versions(kin_reader *r) {
     kin_proto_versions v;
     v.min = (uint16_t)kin_reader_range(r, kin_reader_u16(r), 1, UINT16_MAX, "lowest version");
     v.max = (uint16_t)kin_reader_range(r, kin_reader_u16(r), v.min, UINT16_MAX, "highest version");
@@ -29,12 +29,12 @@ static void put_open(kin_writer *w, const kin_proto_open *m) {
     kin_writer_u32(w, m->features);
 }
 
-static void take_open(kin_reader *r, kin_proto_open *m) {
+static void read_open(kin_reader *r, kin_proto_open *m) {
     m->role = kin_reader_range(r, kin_reader_u8(r), 0, KIN_PROTO_N_ROLES - 1, "role");
-    kin_proto_take_id(r, &m->id);
-    kin_proto_take_id(r, &m->peer);
+    kin_proto_read_id(r, &m->id);
+    kin_proto_read_id(r, &m->peer);
     m->run = kin_reader_u64(r);
-    m->versions = take_versions(r);
+    m->versions = read_versions(r);
     kin_reader_str(r, m->name, KIN_PROTO_MAX_STR, "name");
     kin_reader_str(r, m->version, KIN_PROTO_MAX_STR, "version");
     m->features = kin_reader_u32(r);
@@ -52,9 +52,9 @@ static void put_accept(kin_writer *w, const kin_proto_accept *m) {
     kin_writer_u32(w, m->features);
 }
 
-static void take_accept(kin_reader *r, kin_proto_accept *m) {
-    kin_proto_take_id(r, &m->id);
-    m->versions = take_versions(r);
+static void read_accept(kin_reader *r, kin_proto_accept *m) {
+    kin_proto_read_id(r, &m->id);
+    m->versions = read_versions(r);
     kin_reader_str(r, m->name, KIN_PROTO_MAX_STR, "name");
     kin_reader_str(r, m->version, KIN_PROTO_MAX_STR, "version");
     m->features = kin_reader_u32(r);
@@ -68,7 +68,7 @@ static void put_refuse(kin_writer *w, const kin_proto_refuse *m) {
     kin_writer_str(w, m->reason, KIN_PROTO_MAX_REASON);
 }
 
-static void take_refuse(kin_reader *r, kin_proto_refuse *m) {
+static void read_refuse(kin_reader *r, kin_proto_refuse *m) {
     kin_reader_str(r, m->reason, KIN_PROTO_MAX_REASON, "reason");
 }
 
@@ -82,7 +82,7 @@ static void put_ping(kin_writer *w, const kin_proto_ping *m) {
     kin_writer_u64(w, m->time);
 }
 
-static void take_ping(kin_reader *r, kin_proto_ping *m) {
+static void read_ping(kin_reader *r, kin_proto_ping *m) {
     m->time = kin_reader_u64(r);
 }
 
@@ -93,7 +93,7 @@ static void put_pong(kin_writer *w, const kin_proto_pong *m) {
     kin_writer_u64(w, m->own);
 }
 
-static void take_pong(kin_reader *r, kin_proto_pong *m) {
+static void read_pong(kin_reader *r, kin_proto_pong *m) {
     m->time = kin_reader_u64(r);
     m->own = kin_reader_u64(r);
 }
@@ -106,7 +106,7 @@ static void put_bye(kin_writer *w, const kin_proto_bye *m) {
     kin_writer_str(w, m->reason, KIN_PROTO_MAX_REASON);
 }
 
-static void take_bye(kin_reader *r, kin_proto_bye *m) {
+static void read_bye(kin_reader *r, kin_proto_bye *m) {
     kin_reader_str(r, m->reason, KIN_PROTO_MAX_REASON, "reason");
 }
 

@@ -27,7 +27,7 @@ static void put_engine(kin_writer *w, const kin_engine_facts *e) {
     kin_writer_f64(w, e->op_s);
 }
 
-static void take_engine(kin_reader *r, kin_engine_facts *e) {
+static void read_engine(kin_reader *r, kin_engine_facts *e) {
     for (int i = 0; i < KIN_N_QUANT; i++) e->token_bytes_s[i] = kin_reader_f64(r);
     for (int i = 0; i < KIN_N_QUANT; i++) e->prompt_flop_s[i] = kin_reader_f64(r);
     e->read_bytes_s = kin_reader_f64(r);
@@ -78,7 +78,7 @@ static void put_profile(kin_writer *w, const kin_proto_profile *m) {
     kin_writer_str(w, f->name, KIN_FACTS_MAX_NAME - 1);
 }
 
-static void take_profile(kin_reader *r, kin_proto_profile *m) {
+static void read_profile(kin_reader *r, kin_proto_profile *m) {
     kin_device_facts *f = &m->facts;
     kin_reader_range(r, kin_reader_u8(r), KIN_N_QUANT, KIN_N_QUANT, "number of weight types");
     f->os = kin_reader_range(r, kin_reader_u8(r), 0, KIN_OS_BROWSER_GPU, "os");
@@ -93,8 +93,8 @@ static void take_profile(kin_reader *r, kin_proto_profile *m) {
     f->from_gpu_s = kin_reader_f64(r);
     f->gpu_copy_bytes_s = kin_reader_f64(r);
     f->window_s = kin_reader_f64(r);
-    take_engine(r, &f->cpu);
-    take_engine(r, &f->gpu);
+    read_engine(r, &f->cpu);
+    read_engine(r, &f->gpu);
     kin_reader_str(r, f->name, KIN_FACTS_MAX_NAME - 1, "name");
 }
 
@@ -108,10 +108,10 @@ static void put_measure(kin_writer *w, const kin_proto_measure *m) {
     kin_proto_put_endpoint(w, &m->endpoint);
 }
 
-static void take_measure(kin_reader *r, kin_proto_measure *m) {
-    kin_proto_take_id(r, &m->id);
+static void read_measure(kin_reader *r, kin_proto_measure *m) {
+    kin_proto_read_id(r, &m->id);
     m->hidden_bytes = kin_reader_range(r, kin_reader_u32(r), 1, KIN_FRAME_ECHO_BYTES, "hidden_bytes");
-    kin_proto_take_endpoint(r, &m->endpoint);
+    kin_proto_read_endpoint(r, &m->endpoint);
 }
 
 KIN_PROTO_DEFINE(MEASURE, measure)
@@ -131,8 +131,8 @@ static void put_measured(kin_writer *w, const kin_proto_measured *m) {
     kin_writer_str(w, m->reason, KIN_PROTO_MAX_REASON);
 }
 
-static void take_measured(kin_reader *r, kin_proto_measured *m) {
-    kin_proto_take_id(r, &m->id);
+static void read_measured(kin_reader *r, kin_proto_measured *m) {
+    kin_proto_read_id(r, &m->id);
     m->rtt_s = kin_reader_f64(r);
     m->to_bytes_s = kin_reader_f64(r);
     m->from_bytes_s = kin_reader_f64(r);
@@ -150,13 +150,13 @@ static void put_echo(kin_writer *w, const kin_proto_echo *m) {
     kin_writer_bytes(w, m->bytes, m->n_bytes);
 }
 
-static void take_echo(kin_reader *r, kin_proto_echo *m) {
+static void read_echo(kin_reader *r, kin_proto_echo *m) {
     m->token = kin_reader_u64(r);
     m->answer_bytes = kin_reader_range(r, kin_reader_u32(r), 0, KIN_FRAME_ECHO_BYTES, "answer_bytes");
     size_t n = (size_t)(r->end - r->at);
     if (n > KIN_FRAME_ECHO_BYTES) kin_reader_fail(r, "%zu bytes, more than %u", n, KIN_FRAME_ECHO_BYTES);
     m->n_bytes = r->failed ? 0 : (uint32_t)n;
-    m->bytes = kin_reader_take(r, m->n_bytes);
+    m->bytes = kin_reader_bytes(r, m->n_bytes);
 }
 
 KIN_PROTO_DEFINE(ECHO, echo)

@@ -27,16 +27,16 @@ static void put_device(kin_writer *w, const kin_proto_device *m) {
     kin_proto_put_endpoint(w, &m->endpoint);
 }
 
-static void take_device(kin_reader *r, kin_proto_device *m) {
+static void read_device(kin_reader *r, kin_proto_device *m) {
     m->n_threads = (uint16_t)kin_reader_range(r, kin_reader_u16(r), 1, UINT16_MAX, "n_threads");
     m->memory = kin_reader_size(r, "memory");
     m->memory_total = kin_reader_size(r, "memory_total");
     m->gpu_memory = kin_reader_size(r, "gpu_memory");
-    kin_proto_take_hash(r, &m->model);
+    kin_proto_read_hash(r, &m->model);
     kin_reader_str(r, m->cpu, KIN_PROTO_MAX_STR, "cpu");
     kin_reader_str(r, m->os, KIN_PROTO_MAX_STR, "os");
     kin_reader_str(r, m->gpu, KIN_PROTO_MAX_STR, "gpu");
-    kin_proto_take_endpoint(r, &m->endpoint);
+    kin_proto_read_endpoint(r, &m->endpoint);
     if (m->endpoint.port == 0) kin_reader_fail(r, "the device has no port");
 }
 
@@ -139,7 +139,7 @@ uint64_t kin_proto_plan_work(const kin_proto_plan *m) {
     return kin_hash64(bytes, kin_proto_encode_plan(bytes, sizeof bytes, &work), 0);
 }
 
-static void take_group(kin_reader *r, kin_proto_group *g) {
+static void read_group(kin_reader *r, kin_proto_group *g) {
     g->n_ranks = (int)kin_reader_range(r, kin_reader_u8(r), 0, KIN_PROTO_MAX_RANKS, "number of ranks");
     if (g->n_ranks == 0) return;
     if (g->n_ranks == 1) kin_reader_fail(r, "a group of one device");
@@ -151,12 +151,12 @@ static void take_group(kin_reader *r, kin_proto_group *g) {
     g->ff_begin = (uint32_t)kin_reader_range(r, kin_reader_u32(r), 0, INT32_MAX - 1, "ff_begin");
     g->ff_end = (uint32_t)kin_reader_range(r, kin_reader_u32(r), g->ff_begin + 1, INT32_MAX, "ff_end");
     for (int i = 0; i < g->n_ranks; i++) {
-        kin_proto_take_id(r, &g->id[i]);
-        kin_proto_take_endpoint(r, &g->endpoint[i]);
+        kin_proto_read_id(r, &g->id[i]);
+        kin_proto_read_endpoint(r, &g->endpoint[i]);
     }
 }
 
-static void take_files(kin_reader *r, kin_proto_plan *m) {
+static void read_files(kin_reader *r, kin_proto_plan *m) {
     m->n_files = (int)kin_reader_range(r, kin_reader_u16(r), 1, KIN_PROTO_MAX_FILES, "number of files");
     for (int i = 0; i < m->n_files; i++) {
         m->file_size[i] = kin_reader_size(r, "size of a file");
@@ -164,7 +164,7 @@ static void take_files(kin_reader *r, kin_proto_plan *m) {
     }
 }
 
-static void take_windows(kin_reader *r, kin_proto_plan *m) {
+static void read_windows(kin_reader *r, kin_proto_plan *m) {
     m->n_windows = (int)kin_reader_range(r, kin_reader_u16(r), 0, KIN_PROTO_MAX_WINDOWS, "number of windows");
     for (int i = 0; i < m->n_windows; i++) {
         kin_proto_window *w = &m->window[i];
@@ -180,8 +180,8 @@ static void take_windows(kin_reader *r, kin_proto_plan *m) {
     }
 }
 
-static void take_plan(kin_reader *r, kin_proto_plan *m) {
-    kin_proto_take_hash(r, &m->model);
+static void read_plan(kin_reader *r, kin_proto_plan *m) {
+    kin_proto_read_hash(r, &m->model);
     m->n_ctx = kin_reader_range(r, kin_reader_u32(r), 1, KIN_PROTO_MAX_CONTEXT, "n_ctx");
     m->n_batch = kin_reader_range(r, kin_reader_u32(r), 1, KIN_PROTO_MAX_TOKENS, "n_batch");
     m->flags = kin_reader_range(r, kin_reader_u32(r), 0, KIN_PROTO_PLAN_FLAGS, "flags");
@@ -198,13 +198,13 @@ static void take_plan(kin_reader *r, kin_proto_plan *m) {
     }
     if (m->flags & KIN_PROTO_PLAN_WINDOWS)
         m->n_sequences = (uint16_t)kin_reader_range(r, kin_reader_u16(r), 1, UINT16_MAX, "n_sequences");
-    take_files(r, m);
-    take_windows(r, m);
-    kin_proto_take_id(r, &m->next_id);
-    kin_proto_take_endpoint(r, &m->next);
-    kin_proto_take_id(r, &m->previous_id);
-    kin_proto_take_endpoint(r, &m->previous);
-    take_group(r, &m->group);
+    read_files(r, m);
+    read_windows(r, m);
+    kin_proto_read_id(r, &m->next_id);
+    kin_proto_read_endpoint(r, &m->next);
+    kin_proto_read_id(r, &m->previous_id);
+    kin_proto_read_endpoint(r, &m->previous);
+    read_group(r, &m->group);
 }
 
 KIN_PROTO_DEFINE(PLAN, plan)
@@ -224,7 +224,7 @@ static void put_progress(kin_writer *w, const kin_proto_progress *m) {
     kin_writer_u64(w, m->from_peers);
 }
 
-static void take_progress(kin_reader *r, kin_proto_progress *m) {
+static void read_progress(kin_reader *r, kin_proto_progress *m) {
     m->stage = kin_reader_range(r, kin_reader_u8(r), 0, KIN_PROTO_LOADING, "stage");
     m->done = kin_reader_size(r, "done");
     m->total = kin_reader_size(r, "total");
@@ -250,7 +250,7 @@ static void put_ready(kin_writer *w, const kin_proto_ready *m) {
     kin_writer_u64(w, m->gpu_bytes);
 }
 
-static void take_ready(kin_reader *r, kin_proto_ready *m) {
+static void read_ready(kin_reader *r, kin_proto_ready *m) {
     m->kv_bytes = kin_reader_size(r, "kv_bytes");
     m->weights_bytes = kin_reader_size(r, "weights_bytes");
     m->resident_bytes = kin_reader_size(r, "resident_bytes");
@@ -268,7 +268,7 @@ static void put_failed(kin_writer *w, const kin_proto_failed *m) {
     kin_writer_str(w, m->reason, KIN_PROTO_MAX_REASON);
 }
 
-static void take_failed(kin_reader *r, kin_proto_failed *m) {
+static void read_failed(kin_reader *r, kin_proto_failed *m) {
     m->step = kin_reader_u64(r);
     kin_reader_str(r, m->stage, KIN_PROTO_MAX_STR, "stage");
     kin_reader_str(r, m->reason, KIN_PROTO_MAX_REASON, "reason");
@@ -283,7 +283,7 @@ static void put_next(kin_writer *w, const kin_proto_next *m) {
     kin_writer_str(w, m->reason, KIN_PROTO_MAX_REASON);
 }
 
-static void take_next(kin_reader *r, kin_proto_next *m) {
+static void read_next(kin_reader *r, kin_proto_next *m) {
     m->is_open = kin_reader_range(r, kin_reader_u8(r), 0, 1, "is_open");
     kin_reader_str(r, m->reason, KIN_PROTO_MAX_REASON, "reason");
 }
@@ -296,7 +296,7 @@ static void put_end(kin_writer *w, const kin_proto_end *m) {
     kin_writer_str(w, m->reason, KIN_PROTO_MAX_REASON);
 }
 
-static void take_end(kin_reader *r, kin_proto_end *m) {
+static void read_end(kin_reader *r, kin_proto_end *m) {
     kin_reader_str(r, m->reason, KIN_PROTO_MAX_REASON, "reason");
 }
 
@@ -308,7 +308,7 @@ static void put_left_out(kin_writer *w, const kin_proto_left_out *m) {
     kin_writer_str(w, m->reason, KIN_PROTO_MAX_REASON);
 }
 
-static void take_left_out(kin_reader *r, kin_proto_left_out *m) {
+static void read_left_out(kin_reader *r, kin_proto_left_out *m) {
     kin_reader_str(r, m->reason, KIN_PROTO_MAX_REASON, "reason");
 }
 
@@ -327,11 +327,11 @@ static void put_prefetch(kin_writer *w, const kin_proto_prefetch *m) {
     put_plan(w, &m->plan);
 }
 
-static void take_prefetch(kin_reader *r, kin_proto_prefetch *m) {
+static void read_prefetch(kin_reader *r, kin_proto_prefetch *m) {
     m->ticket = (uint32_t)kin_reader_range(r, kin_reader_u32(r), 1, UINT32_MAX, "ticket");
-    m->purpose = kin_reader_range(r, kin_reader_u8(r), 0, KIN_PROTO_FOR_SPARE, "purpose");
+    m->purpose = kin_reader_range(r, kin_reader_u8(r), 0, KIN_PROTO_FOR_STANDBY, "purpose");
     m->rate_limited = kin_reader_range(r, kin_reader_u8(r), 0, 1, "gently");
-    take_plan(r, &m->plan);
+    read_plan(r, &m->plan);
 }
 
 KIN_PROTO_DEFINE(PREFETCH, prefetch)
@@ -349,10 +349,10 @@ static void put_prefetched(kin_writer *w, const kin_proto_prefetched *m) {
     kin_writer_str(w, m->reason, KIN_PROTO_MAX_REASON);
 }
 
-static void take_prefetched(kin_reader *r, kin_proto_prefetched *m) {
+static void read_prefetched(kin_reader *r, kin_proto_prefetched *m) {
     m->ticket = (uint32_t)kin_reader_range(r, kin_reader_u32(r), 1, UINT32_MAX, "ticket");
     m->is_here = kin_reader_range(r, kin_reader_u8(r), 0, 1, "is_here");
-    take_progress(r, &m->progress);
+    read_progress(r, &m->progress);
     kin_reader_str(r, m->reason, KIN_PROTO_MAX_REASON, "reason");
     if (m->is_here && m->reason[0]) kin_reader_fail(r, "it is both available and failed");
 }

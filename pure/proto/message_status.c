@@ -7,7 +7,7 @@ static void put_status_wanted(kin_writer *w, const kin_proto_status_wanted *m) {
     (void)w, (void)m;
 }
 
-static void take_status_wanted(kin_reader *r, kin_proto_status_wanted *m) {
+static void read_status_wanted(kin_reader *r, kin_proto_status_wanted *m) {
     (void)r, (void)m;
 }
 
@@ -64,7 +64,7 @@ static void put_status(kin_writer *w, const kin_proto_status *m) {
     kin_writer_str(w, m->doing, KIN_PROTO_MAX_STR);
 }
 
-static void take_status(kin_reader *r, kin_proto_status *m) {
+static void read_status(kin_reader *r, kin_proto_status *m) {
     m->state = kin_reader_range(r, kin_reader_u8(r), 0, KIN_PROTO_COMPUTING, "state");
     m->steps = kin_reader_u64(r);
     m->tokens = kin_reader_u64(r);
@@ -109,7 +109,7 @@ static void put_events(kin_writer *w, const kin_proto_events *m) {
     }
 }
 
-static void take_events(kin_reader *r, kin_proto_events *m) {
+static void read_events(kin_reader *r, kin_proto_events *m) {
     m->n_events = (int)kin_reader_range(r, kin_reader_u16(r), 0, KIN_PROTO_MAX_EVENTS, "number of events");
     for (int i = 0; i < m->n_events; i++) {
         kin_proto_event *e = &m->event[i];
@@ -132,9 +132,9 @@ static void put_report(kin_writer *w, const kin_proto_report *m) {
     kin_writer_bytes(w, m->bytes, m->n_bytes);
 }
 
-static void take_report(kin_reader *r, kin_proto_report *m) {
+static void read_report(kin_reader *r, kin_proto_report *m) {
     m->n_bytes = kin_reader_range(r, kin_reader_u32(r), 1, KIN_FRAME_REPORT_BYTES, "number of bytes");
-    m->bytes = kin_reader_take(r, m->n_bytes);
+    m->bytes = kin_reader_bytes(r, m->n_bytes);
 }
 
 KIN_PROTO_DEFINE(REPORT, report)

@@ -75,8 +75,8 @@ static void check_not_negative(kin_reader *r, const uint8_t *array, size_t n, co
     }
 }
 
-static void take_wanted(kin_reader *r, kin_proto_step *m) {
-    m->out = kin_reader_take(r, (size_t)4 * m->n_out);
+static void read_wanted(kin_reader *r, kin_proto_step *m) {
+    m->out = kin_reader_bytes(r, (size_t)4 * m->n_out);
     int64_t last = -1;
     for (size_t i = 0; m->out && i < m->n_out; i++) {
         int32_t row = kin_proto_i32_at(m->out, i);
@@ -88,8 +88,8 @@ static void take_wanted(kin_reader *r, kin_proto_step *m) {
     }
 }
 
-static const uint8_t *take_ops(kin_reader *r, size_t n_ops) {
-    const uint8_t *ops = kin_reader_take(r, 12 * n_ops);
+static const uint8_t *read_ops(kin_reader *r, size_t n_ops) {
+    const uint8_t *ops = kin_reader_bytes(r, 12 * n_ops);
     for (size_t i = 0; ops && i < n_ops; i++) {
         int32_t seq = kin_proto_i32_at(ops, 3 * i), from = kin_proto_i32_at(ops, 3 * i + 1);
         int32_t n = kin_proto_i32_at(ops, 3 * i + 2);
@@ -99,14 +99,14 @@ static const uint8_t *take_ops(kin_reader *r, size_t n_ops) {
     return ops;
 }
 
-static void take_positions(kin_reader *r, kin_proto_step *m) {
-    m->pos = kin_reader_take(r, (size_t)4 * m->n_tokens);
-    m->seq = kin_reader_take(r, (size_t)4 * m->n_tokens);
+static void read_positions(kin_reader *r, kin_proto_step *m) {
+    m->pos = kin_reader_bytes(r, (size_t)4 * m->n_tokens);
+    m->seq = kin_reader_bytes(r, (size_t)4 * m->n_tokens);
     if (!m->seq) return;
     check_not_negative(r, m->pos, m->n_tokens, "position");
     check_not_negative(r, m->seq, m->n_tokens, "sequence");
-    if (!has(m, KIN_PROTO_STEP_ALL_ROWS)) take_wanted(r, m);
-    m->ops = take_ops(r, m->n_ops);
+    if (!has(m, KIN_PROTO_STEP_ALL_ROWS)) read_wanted(r, m);
+    m->ops = read_ops(r, m->n_ops);
 }
 
 static void check_whole_blocks(kin_reader *r, uint32_t n, kin_activation_type type, const char *what) {
@@ -114,7 +114,7 @@ static void check_whole_blocks(kin_reader *r, uint32_t n, kin_activation_type ty
         kin_reader_fail(r, "%s is %lu, but q8 needs a multiple of 32", what, (unsigned long)n);
 }
 
-static void take_step(kin_reader *r, kin_proto_step *m) {
+static void read_step(kin_reader *r, kin_proto_step *m) {
     m->step = kin_reader_u64(r);
     m->round = (uint16_t)kin_reader_range(r, kin_reader_u16(r), 0, KIN_PROTO_MAX_WINDOWS - 1, "round");
     m->flags = (uint16_t)kin_reader_range(r, kin_reader_u16(r), 0, KIN_PROTO_STEP_FLAGS, "flags");
@@ -126,11 +126,11 @@ static void take_step(kin_reader *r, kin_proto_step *m) {
     m->n_embd = kin_reader_range(r, kin_reader_u32(r), 1, KIN_PROTO_MAX_EMBD, "n_embd");
     m->n_out = kin_reader_range(r, kin_reader_u32(r), has(m, KIN_PROTO_STEP_ALL_ROWS) ? m->n_tokens : 0, m->n_tokens, "n_out");
     if (m->n_rows != m->n_tokens && m->n_rows != m->n_out) kin_reader_fail(r, "n_rows is neither n_tokens nor n_out");
-    if (has(m, KIN_PROTO_STEP_POSITIONS)) take_positions(r, m);
+    if (has(m, KIN_PROTO_STEP_POSITIONS)) read_positions(r, m);
     check_whole_blocks(r, m->n_embd, m->type, "n_embd");
     uint64_t bytes = kin_activations_bytes((uint64_t)m->n_rows * m->n_embd, m->type); // below 2^38
     if (bytes > KIN_FRAME_CAP_STEP) kin_reader_fail(r, "activations of %llu bytes", (unsigned long long)bytes);
-    m->activations = kin_reader_take(r, (size_t)bytes);
+    m->activations = kin_reader_bytes(r, (size_t)bytes);
 }
 
 KIN_PROTO_DEFINE(STEP, step)
@@ -171,7 +171,7 @@ static void put_pages(kin_writer *w, const kin_proto_pages *m) {
     if (m->recomputes) kin_writer_bytes(w, m->borders.bits, sizeof m->borders.bits);
 }
 
-static void take_pages(kin_reader *r, kin_proto_pages *m) {
+static void read_pages(kin_reader *r, kin_proto_pages *m) {
     m->step = kin_reader_u64(r);
     uint32_t what = kin_reader_range(r, kin_reader_u8(r), 0, 3, "loads");
     m->loads = what == 1 || what == 2;
@@ -184,7 +184,7 @@ static void take_pages(kin_reader *r, kin_proto_pages *m) {
     m->timeout_ms = kin_reader_u16(r);
     m->seq = (int32_t)kin_reader_range(r, kin_reader_u32(r), 0, INT32_MAX, "seq");
     m->first = kin_reader_range(r, kin_reader_u32(r), 0, KIN_PROTO_MAX_BLOCKS, "first");
-    m->ops = take_ops(r, m->n_ops);
+    m->ops = read_ops(r, m->n_ops);
     for (int i = 0; i < m->n_pages; i++) kin_reader_copy(r, m->key[i].bytes, sizeof m->key[i].bytes);
     if (m->recomputes) kin_reader_copy(r, m->borders.bits, sizeof m->borders.bits);
 }
@@ -217,7 +217,7 @@ static void put_sum(kin_writer *w, const kin_proto_sum *m) {
     kin_writer_bytes(w, m->values, (size_t)kin_activations_bytes(m->n_values, m->type));
 }
 
-static void take_sum(kin_reader *r, kin_proto_sum *m) {
+static void read_sum(kin_reader *r, kin_proto_sum *m) {
     m->step = kin_reader_u64(r);
     m->round = (uint16_t)kin_reader_range(r, kin_reader_u16(r), 0, KIN_PROTO_MAX_WINDOWS - 1, "round");
     m->i_sum = (uint16_t)kin_reader_range(r, kin_reader_u16(r), 0, KIN_PROTO_MAX_SUMS - 1, "i_sum");
@@ -225,7 +225,7 @@ static void take_sum(kin_reader *r, kin_proto_sum *m) {
     kin_reader_range(r, kin_reader_u16(r), 0, 0, "byte 14");
     m->n_values = kin_reader_range(r, kin_reader_u32(r), 1, MAX_VALUES, "n_values");
     check_whole_blocks(r, m->n_values, m->type, "n_values");
-    m->values = kin_reader_take(r, (size_t)kin_activations_bytes(m->n_values, m->type));
+    m->values = kin_reader_bytes(r, (size_t)kin_activations_bytes(m->n_values, m->type));
 }
 
 KIN_PROTO_DEFINE(SUM, sum)

@@ -62,7 +62,7 @@ static void enter_direction(kin_probing *p, kin_time now) {
 }
 
 // Stores the rate of one direction. True if both are known.
-static bool take_rate(kin_probing *p, double bytes_s, kin_time now) {
+static bool store_rate(kin_probing *p, double bytes_s, kin_time now) {
     *(p->is_back ? &p->result.from_bytes_s : &p->result.to_bytes_s) = bytes_s;
     if (p->is_back) return true;
     p->is_back = true;
@@ -78,7 +78,7 @@ static double rate_of_pairs(kin_probing *p) {
 
 // Takes the time of a message on a long path. The size grows while a message takes little longer than the round trip; delays of
 // TCP itself are fractions of one.
-static bool take_far(kin_probing *p, double s, kin_time now) {
+static bool add_far(kin_probing *p, double s, kin_time now) {
     bool is_faster = p->n == 0 || s < p->least_s * FASTER;
     p->n_slow = is_faster ? 0 : p->n_slow + 1;
     p->least_s = p->n == 0 ? s : fmin(p->least_s, s);
@@ -89,11 +89,11 @@ static bool take_far(kin_probing *p, double s, kin_time now) {
         return false;
     }
     bool is_over = p->n_slow == N_SAME || is_longer(p, FAR_MS - (int)(s * 1e3), now); // the next one takes as long
-    return is_over && take_rate(p, p->large / fmax(p->least_s - p->least_trip_s, CLOCK_S), now);
+    return is_over && store_rate(p, p->large / fmax(p->least_s - p->least_trip_s, CLOCK_S), now);
 }
 
 // A message took long: true if it is repeated, false if this was the last time. *s: set to the least time.
-static bool takes_again(kin_probing *p, double *s, kin_time now) {
+static bool repeats_message(kin_probing *p, double *s, kin_time now) {
     p->least_s = p->n_slow == 0 ? *s : fmin(p->least_s, *s);
     p->n_slow++;
     *s = p->least_s;
@@ -101,16 +101,16 @@ static bool takes_again(kin_probing *p, double *s, kin_time now) {
 }
 
 // Takes the time of a message of the current size. The first one is small.
-static bool take_growth(kin_probing *p, double s, kin_time now) {
+static bool add_growth(kin_probing *p, double s, kin_time now) {
     bool is_slow = s > 2 * p->result.rtt_s + LONG_S, is_first = p->large == p->small;
-    if (is_slow && takes_again(p, &s, now)) return false;
+    if (is_slow && repeats_message(p, &s, now)) return false;
     p->n_slow = 0;
     if (is_first) p->took[0][0] = s;
-    if (is_slow && is_first) return take_rate(p, p->small / (s - p->result.rtt_s), now);
+    if (is_slow && is_first) return store_rate(p, p->small / (s - p->result.rtt_s), now);
     if (is_slow && s > p->result.rtt_s + PAIRS_MS * 1e-3) { // these two times must be enough
         p->took[1][0] = s;
         p->n = 2;
-        return take_rate(p, rate_of_pairs(p), now);
+        return store_rate(p, rate_of_pairs(p), now);
     }
     if (is_slow || p->large == LARGE_BYTES)
         enter(p, KIN_PROBING_COMPARES, now);
@@ -119,16 +119,16 @@ static bool take_growth(kin_probing *p, double s, kin_time now) {
     return false;
 }
 
-static bool take_pair(kin_probing *p, double s, kin_time now) {
+static bool add_pair(kin_probing *p, double s, kin_time now) {
     p->took[p->n % 2][p->n / 2] = s;
     p->n++;
     if (p->n % 2) return false;
     bool are_few = p->n < 2 * N_FEW && !is_longer(p, FEW_MS, now);
     bool is_over = p->n == 2 * KIN_PROBING_PAIRS || (is_longer(p, PAIRS_MS, now) && !are_few);
-    return is_over && take_rate(p, rate_of_pairs(p), now);
+    return is_over && store_rate(p, rate_of_pairs(p), now);
 }
 
-bool kin_probing_take(kin_probing *p, double s, kin_time now) {
+bool kin_probing_add(kin_probing *p, double s, kin_time now) {
     switch (p->phase) {
     case KIN_PROBING_WARMS:
         if (++p->n == N_WARM) enter(p, KIN_PROBING_TRIES, now);
@@ -140,9 +140,9 @@ bool kin_probing_take(kin_probing *p, double s, kin_time now) {
         p->result.rtt_s = kin_median(p->trips, p->n);
         enter_direction(p, now);
         return false;
-    case KIN_PROBING_GROWS: return take_growth(p, s, now);
-    case KIN_PROBING_COMPARES: return take_pair(p, s, now);
-    case KIN_PROBING_OPENS: return take_far(p, s, now);
+    case KIN_PROBING_GROWS: return add_growth(p, s, now);
+    case KIN_PROBING_COMPARES: return add_pair(p, s, now);
+    case KIN_PROBING_OPENS: return add_far(p, s, now);
     }
     return false;
 }

@@ -54,4 +54,4 @@ typedef struct kin_probing_message {
 kin_probing_message kin_probing_next(const kin_probing *probing);
 
 // Takes the time until its answer arrived, in seconds. True if everything is known.
-bool kin_probing_take(kin_probing *probing, double s, kin_time now);
+bool kin_probing_add(kin_probing *probing, double s, kin_time now);

@@ -75,7 +75,7 @@ kin_swarm_options kin_swarm_options_defaults(uint32_t n_chunks, uint32_t chunk_b
         .n_in_flight = 3,
         .n_in_flight_all = 16,
         .timeout_ns = 10 * SECOND,
-        .patience_ns = 2 * SECOND,
+        .max_wait_ns = 2 * SECOND,
         .slow_bytes_s = 512000,
         .rest_ns = SECOND,
         .give_up_ns = 60 * SECOND,
@@ -364,7 +364,7 @@ static bool a_device_will_do(const kin_swarm *s, uint32_t chunk, kin_time now) {
     for (int i = 0; i < s->n_sources; i++) {
         const source *src = &s->sources[i];
         if (src->is_head || !may_be_asked(src, now) || !offers(src, chunk)) continue;
-        if (wait_at(s, src, now) <= s->o.patience_ns) return true;
+        if (wait_at(s, src, now) <= s->o.max_wait_ns) return true;
     }
     return false;
 }

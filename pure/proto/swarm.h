@@ -13,7 +13,7 @@
 //              more sources on one slow link would each stall now and then, and be considered dead. Requests that others got
 //              before the link was known to be slow are withdrawn; the driver ends these links, and keeps what has arrived
 //   the head   is asked for chunks that no device has. For other chunks it is asked only if all devices that have them would
-//              take longer than patience_ns: all uplinks should be used, not only the head's
+//              take longer than max_wait_ns: all uplinks should be used, not only the head's
 //   failures   if a source is silent for timeout_ns, is lost, or lacks the chunk, other sources are asked. A silent source is
 //              left alone for a while, twice as long each time
 //   bad peers  a source that sent wrong bytes is never asked again, even after it reconnects
@@ -44,13 +44,14 @@ typedef struct kin_swarm_options {
     int n_in_flight;      // per source, up to KIN_SWARM_IN_FLIGHT
     int n_in_flight_all;
     uint64_t timeout_ns;
-    uint64_t patience_ns;
+    uint64_t max_wait_ns;
     uint32_t slow_bytes_s; // a link with a lower rate is slow
     uint64_t rest_ns;      // pause after a source's first silence
     uint64_t give_up_ns;
 } kin_swarm_options;
 
-// 3 requests per source and 16 in total; slow below 512 kB/s; timeout 10 s, patience 2 s, rest 1 s, giving up after 60 s.
+// 3 requests per source and 16 in total; slow below 512 kB/s; timeout 10 s, longest expected wait 2 s, rest 1 s, giving up after
+// 60 s.
 kin_swarm_options kin_swarm_options_defaults(uint32_t n_chunks, uint32_t chunk_bytes, uint64_t seed);
 
 // NULL if out of memory.

@@ -22,7 +22,7 @@ static void describe_speaker(const kin_proto_speaker *s, char name[NAME_BYTES + 
     snprintf(text, SPEAKER_BYTES, "'%s' (kin %s) speaks %s", name, program, range);
 }
 
-uint16_t kin_proto_versions_meet(const kin_proto_speaker *a, const kin_proto_speaker *b, kin_err *err) {
+uint16_t kin_proto_versions_agree(const kin_proto_speaker *a, const kin_proto_speaker *b, kin_err *err) {
     uint16_t min = a->versions.min > b->versions.min ? a->versions.min : b->versions.min;
     uint16_t max = a->versions.max < b->versions.max ? a->versions.max : b->versions.max;
     if (min <= max) return max;

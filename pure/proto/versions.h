@@ -25,4 +25,4 @@ typedef struct kin_proto_speaker {
 
 // Returns the highest version that both speak. 0: there is none, and *err is a refusal (pure/proto/refusal.h) that names both
 // ranges and says which side to update.
-uint16_t kin_proto_versions_meet(const kin_proto_speaker *a, const kin_proto_speaker *b, kin_err *err);
+uint16_t kin_proto_versions_agree(const kin_proto_speaker *a, const kin_proto_speaker *b, kin_err *err);

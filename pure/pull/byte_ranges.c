@@ -40,7 +40,7 @@ bool kin_byte_ranges_add(kin_byte_ranges *set, uint64_t begin, uint64_t end) {
     return true;
 }
 
-kin_byte_range kin_byte_ranges_take(kin_byte_ranges *set, uint64_t most) {
+kin_byte_range kin_byte_ranges_pop(kin_byte_ranges *set, uint64_t most) {
     if (set->n == 0) return (kin_byte_range){0, 0};
     kin_byte_range first = set->at[0];
     if (first.end - first.begin <= most) {

@@ -24,7 +24,7 @@ uint64_t kin_byte_ranges_sum(const kin_byte_ranges *set);
 bool kin_byte_ranges_add(kin_byte_ranges *set, uint64_t begin, uint64_t end);
 
 // Removes the first bytes of the set, at most `most` and in one piece. An empty range: the set is empty.
-kin_byte_range kin_byte_ranges_take(kin_byte_ranges *set, uint64_t most);
+kin_byte_range kin_byte_ranges_pop(kin_byte_ranges *set, uint64_t most);
 
 // "0-4096 8192-9000"; "none" for an empty set. print returns false if it does not fit; parse returns false for anything that is
 // not the text of a set of bytes below `size`.

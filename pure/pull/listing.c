@@ -7,7 +7,7 @@
 #include "pure/text/json.h"
 
 // Copies a string value. False if there is none, if it does not fit, or if it contains a NUL.
-static bool take_text(const kin_json *json, const kin_json_value *of, const char *pointer, char *to, size_t size) {
+static bool copy_text(const kin_json *json, const kin_json_value *of, const char *pointer, char *to, size_t size) {
     const kin_json_value *v = kin_json_pointer(json, of, pointer, strlen(pointer));
     if (!v || v->kind != KIN_JSON_STRING || v->text.len >= size || memchr(v->text.at, 0, v->text.len)) return false;
     memcpy(to, v->text.at, v->text.len);
@@ -16,7 +16,7 @@ static bool take_text(const kin_json *json, const kin_json_value *of, const char
 }
 
 // Reads a whole number below 2^53, in which JSON's numbers are exact.
-static bool take_size(const kin_json *json, const kin_json_value *of, const char *pointer, uint64_t *size) {
+static bool read_size(const kin_json *json, const kin_json_value *of, const char *pointer, uint64_t *size) {
     const kin_json_value *v = kin_json_pointer(json, of, pointer, strlen(pointer));
     *size = 0;
     if (!v || v->kind != KIN_JSON_NUMBER || v->text.len == 0 || v->text.len > 15) return false;
@@ -48,10 +48,10 @@ int kin_repo_add_tree(kin_repo *repo, const char *text, size_t len, kin_err *err
     for (; rc == 0 && item; item = kin_json_next(&json, item)) {
         kin_repo_file f = {0};
         char type[16];
-        if (!take_text(&json, item, "/type", type, sizeof type) || strcmp(type, "file") != 0) continue;
-        if (!take_text(&json, item, "/path", f.path, sizeof f.path) || !kin_path_is_safe(f.path)) continue;
-        if (!take_size(&json, item, "/lfs/size", &f.size) && !take_size(&json, item, "/size", &f.size)) continue;
-        if (!take_text(&json, item, "/lfs/oid", f.sha256, sizeof f.sha256) || !is_sha256(f.sha256)) f.sha256[0] = '\0';
+        if (!copy_text(&json, item, "/type", type, sizeof type) || strcmp(type, "file") != 0) continue;
+        if (!copy_text(&json, item, "/path", f.path, sizeof f.path) || !kin_path_is_safe(f.path)) continue;
+        if (!read_size(&json, item, "/lfs/size", &f.size) && !read_size(&json, item, "/size", &f.size)) continue;
+        if (!copy_text(&json, item, "/lfs/oid", f.sha256, sizeof f.sha256) || !is_sha256(f.sha256)) f.sha256[0] = '\0';
         lower(f.sha256);
         rc = kin_repo_add(repo, &f, err);
     }
@@ -69,8 +69,8 @@ int kin_repo_add_manifest(kin_repo *repo, const char *text, size_t len, const ch
     const kin_json_value *layer = layers && layers->kind == KIN_JSON_ARRAY ? kin_json_first(&json, layers) : NULL;
     for (; layer && !is_found; layer = kin_json_next(&json, layer)) {
         char type[128], digest[128];
-        if (!take_text(&json, layer, "/mediaType", type, sizeof type) || strcmp(type, model) != 0) continue;
-        is_found = take_text(&json, layer, "/digest", digest, sizeof digest) && take_size(&json, layer, "/size", &f.size) &&
+        if (!copy_text(&json, layer, "/mediaType", type, sizeof type) || strcmp(type, model) != 0) continue;
+        is_found = copy_text(&json, layer, "/digest", digest, sizeof digest) && read_size(&json, layer, "/size", &f.size) &&
                    strncmp(digest, prefix, strlen(prefix)) == 0 && is_sha256(digest + strlen(prefix));
         if (is_found) memcpy(f.sha256, digest + strlen(prefix), sizeof f.sha256);
     }

@@ -29,7 +29,7 @@ static void prepare_marker(kin_constraint *c, kin_str marker) {
 }
 
 // Reads text until the marker is complete; returns the number of bytes read.
-static size_t look_for_marker(const kin_constraint *c, kin_str text, size_t *n_found) {
+static size_t find_marker(const kin_constraint *c, kin_str text, size_t *n_found) {
     size_t at = 0;
     while (at < text.len && *n_found < c->n_marker) *n_found = next_found(c, *n_found, text.at[at++]);
     return at;
@@ -73,7 +73,7 @@ int kin_constraint_reset(kin_constraint *c, kin_err *err) {
 // reads.
 static bool completes_marker(const kin_constraint *c, int32_t id, kin_str *rest) {
     kin_str text = kin_token_trie_text(c->trie, id);
-    size_t n_found = c->n_found, n_read = look_for_marker(c, text, &n_found);
+    size_t n_found = c->n_found, n_read = find_marker(c, text, &n_found);
     *rest = (kin_str){text.at + n_read, text.len - n_read};
     return n_found == c->n_marker;
 }
@@ -109,7 +109,7 @@ int kin_constraint_accept(kin_constraint *c, int32_t id, kin_err *err) {
         rc = kin_matcher_accept_bytes(c->matcher, &c->place, rest.at, rest.len, &allowed);
         if (allowed) c->n_found = c->n_marker;
     } else {
-        look_for_marker(c, kin_token_trie_text(c->trie, id), &c->n_found);
+        find_marker(c, kin_token_trie_text(c->trie, id), &c->n_found);
     }
     if (rc != 0) return kin_err_set(err, "grammar: out of memory");
     return allowed ? 0 : kin_err_set(err, "grammar: token %d is not allowed at this position", id);

@@ -141,7 +141,7 @@ static int find_nullable_and_productive(kin_grammar_build *b) {
         for (uint32_t i = b->gbnf->n_rules; i-- > 0;) {
             kin_rule_facts *facts = &b->rules[i];
             uint32_t node = b->gbnf->rules[i];
-            if (facts->looks) continue;
+            if (facts->has_ahead) continue;
             if (!facts->nullable && kin_build_is_nullable(b, node)) facts->nullable = changed = true;
             if (!facts->productive && kin_build_is_productive(b, node)) facts->productive = changed = true;
         }
@@ -169,7 +169,7 @@ static int check_root(kin_grammar_build *b, kin_grammar_never *never) {
     while (inner >= 0 && !met[inner]) {
         rule = (uint32_t)inner;
         met[rule] = true;
-        inner = b->rules[rule].looks ? -1 : find_unproductive_rule(b, b->gbnf->rules[rule]);
+        inner = b->rules[rule].has_ahead ? -1 : find_unproductive_rule(b, b->gbnf->rules[rule]);
     }
     free(met);
     int len = (int)kin_string_table_len(&b->gbnf->names, rule);
@@ -215,7 +215,7 @@ static void settle(kin_grammar_build *b, uint32_t rule) {
     void *pair[2] = {b, &facts->height};
     each_rule(b->gbnf, b->gbnf->rules[rule], highest, pair);
     facts->cost = kin_build_cost(b, b->gbnf->rules[rule]);
-    facts->inlined = !facts->looks && facts->cost <= KIN_BUILD_MAX_INLINE && facts->height <= KIN_BUILD_MAX_INLINE_HEIGHT;
+    facts->inlined = !facts->has_ahead && facts->cost <= KIN_BUILD_MAX_INLINE && facts->height <= KIN_BUILD_MAX_INLINE_HEIGHT;
 }
 
 // Settles rules bottom-up (Kahn's algorithm); recursive rules, and rules that mention one, are never settled.

@@ -180,7 +180,7 @@ static int push_thread(builder *p, uint32_t state, uint32_t set) {
 }
 
 // Marks the thread as seen in this closure; *met: it already was.
-static int meet_thread(builder *p, uint64_t thread, bool *met) {
+static int mark_seen(builder *p, uint64_t thread, bool *met) {
     if (2 * p->n_seen >= p->cap_seen) {
         uint32_t cap = p->cap_seen ? 2 * p->cap_seen : 64;
         uint64_t *before = p->seen;
@@ -189,7 +189,7 @@ static int meet_thread(builder *p, uint64_t thread, bool *met) {
         p->cap_seen = cap;
         p->n_seen = 0;
         for (uint32_t i = 0; i < n_before; i++) {
-            if (before[i] && meet_thread(p, before[i] - 1, met) != 0) return free(before), KIN_FAIL;
+            if (before[i] && mark_seen(p, before[i] - 1, met) != 0) return free(before), KIN_FAIL;
         }
         free(before);
     }
@@ -228,7 +228,7 @@ static int close_threads(builder *p, uint32_t *state) {
     while (p->n_stack > 0) {
         uint64_t thread = p->stack[--p->n_stack];
         bool met;
-        if (meet_thread(p, thread, &met) != 0 || (!met && follow_thread(p, thread) != 0)) return KIN_FAIL;
+        if (mark_seen(p, thread, &met) != 0 || (!met && follow_thread(p, thread) != 0)) return KIN_FAIL;
     }
     p->n_threads = sort_and_unite(p->threads, p->n_threads);
     for (uint32_t i = 0; i < p->n_threads; i++) {
@@ -423,21 +423,21 @@ static int build_rule_with_ahead(kin_grammar_build *b, uint32_t rule) {
 
 // ---- all rules with look-ahead
 
-static bool looks_ahead(const kin_gbnf *gbnf, uint32_t at) {
+static bool has_lookahead(const kin_gbnf *gbnf, uint32_t at) {
     const kin_gbnf_node *node = &gbnf->nodes[at];
     if (node->kind == KIN_GBNF_AHEAD || node->kind == KIN_GBNF_END) return true;
     for (uint32_t child = node->child; child; child = gbnf->nodes[child].next) {
-        if (looks_ahead(gbnf, child)) return true;
+        if (has_lookahead(gbnf, child)) return true;
     }
     return false;
 }
 
 int kin_build_aheads(kin_grammar_build *b) {
     if (kin_build_work(b, b->gbnf->n_nodes) != 0) return KIN_FAIL;
-    for (uint32_t i = 0; i < b->gbnf->n_rules; i++) b->rules[i].looks = looks_ahead(b->gbnf, b->gbnf->rules[i]);
+    for (uint32_t i = 0; i < b->gbnf->n_rules; i++) b->rules[i].has_ahead = has_lookahead(b->gbnf, b->gbnf->rules[i]);
     for (uint32_t i = 0; i < b->gbnf->n_rules; i++) {
         const kin_grammar *part = kin_build_find_part(b, i);
-        if (!b->rules[i].looks) continue;
+        if (!b->rules[i].has_ahead) continue;
         if (part ? kin_build_copy_part(b, part, i) : build_rule_with_ahead(b, i)) return KIN_FAIL;
     }
     return 0;

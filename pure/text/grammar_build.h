@@ -36,7 +36,7 @@ typedef struct kin_rule_facts {
     bool nullable;   // matches the empty text
     bool productive; // matches at least one text
     bool inlined;    // inlined into its users
-    bool looks;      // has look-ahead: its machine is built first and determines nullable and productive
+    bool has_ahead;  // has look-ahead: its machine is built first and determines nullable and productive
     uint8_t height;  // nesting of inlined rules within it
     uint32_t cost;   // automaton states, approximate
     uint32_t machine_plus_1;

@@ -121,7 +121,7 @@ static int fail_ahead(kin_grammar_build *b, uint32_t rule, const char *what) {
 }
 
 static int build_rule_within(kin_grammar_build *b, uint32_t rule, uint32_t *at) {
-    if (b->rules[rule].looks) return fail_ahead(b, rule, "has look-ahead and is part of another rule with look-ahead");
+    if (b->rules[rule].has_ahead) return fail_ahead(b, rule, "has look-ahead and is part of another rule with look-ahead");
     if (b->depth == KIN_BUILD_MAX_RULE_DEPTH)
         return fail_ahead(b, rule, "is recursive or nested too deeply inside a rule with look-ahead");
     b->depth++;
@@ -171,8 +171,8 @@ static int connect_remainder(const multiple *m, uint32_t row, uint32_t remainder
     if (add_state(m->b, (kin_nfa_state){.kind = KIN_NFA_FAIL}, &at) != 0) return KIN_FAIL;
     for (uint32_t f = row; f < m->n_fraction; f++) at_end = times_ten(m, at_end, 0);
     if (at_end == 0 && add_split(m->b, m->end, at, &at) != 0) return KIN_FAIL;
-    bool takes_digit = row == 0 || row < m->n_fraction;
-    if (takes_digit && add_digits(m, row == 0 ? 0 : row + 1, remainder, &at) != 0) return KIN_FAIL;
+    bool reads_digit = row == 0 || row < m->n_fraction;
+    if (reads_digit && add_digits(m, row == 0 ? 0 : row + 1, remainder, &at) != 0) return KIN_FAIL;
     if (row == 0 && m->n_fraction > 0) {
         if (add_state(m->b, (kin_nfa_state){.kind = KIN_NFA_FAIL}, &after_point) != 0 ||
             add_digits(m, 1, remainder, &after_point) != 0 || add_byte_range(m->b, '.', '.', &after_point) != 0 ||

@@ -60,7 +60,7 @@ static bool grow(kin_ngram_draft *d, int n) {
 }
 
 // Indexes new tokens, except at the end of the sequence: nothing follows there yet.
-static bool take_in(kin_ngram_draft *d, const int32_t *tokens, int n) {
+static bool index_tokens(kin_ngram_draft *d, const int32_t *tokens, int n) {
     if (n >= d->cap && !grow(d, n)) return false;
     if (n < d->n) kin_ngram_draft_reset(d);
     if (d->n == 0) memset(d->latest, 0xff, (size_t)d->cap * sizeof *d->latest); // NONE
@@ -104,7 +104,7 @@ static int find_beside(const kin_ngram_draft *d, int n) {
 void kin_ngram_draft_propose(kin_ngram_draft *d, const int32_t *tokens, int n, int most, kin_draft *out) {
     out->kind = KIN_DRAFT_NGRAM;
     out->n = 0;
-    if (n < KIN_NGRAM_LEAST || most <= 0 || !take_in(d, tokens, n)) return;
+    if (n < KIN_NGRAM_LEAST || most <= 0 || !index_tokens(d, tokens, n)) return;
     int longest, best = find(d, tokens, n, &longest);
     if (best == NONE) {
         longest = 0;

@@ -297,7 +297,7 @@ static int32_t draw(kin_rng *rng, const candidate *candidates, size_t n, double 
     return candidates[i_last].id; // `target` was rounded up to the sum
 }
 
-static int32_t take_best(kin_sampler *sampler, const float *logits) {
+static int32_t choose_best(kin_sampler *sampler, const float *logits) {
     int32_t id = greedy(logits, sampler->n_vocab);
     sampler->candidates[0] = (candidate){.id = id, .weight = 1};
     sampler->drawn_sum = 1;
@@ -310,7 +310,7 @@ static int32_t choose(kin_sampler *sampler, const float *logits, kin_rng *rng) {
     const kin_sampler_options *options = &sampler->options;
     candidate *candidates = sampler->candidates;
     sampler->n_drawn = 0;
-    if (options->temperature == 0) return take_best(sampler, logits);
+    if (options->temperature == 0) return choose_best(sampler, logits);
 
     bool is_sorted = options->top_k > 0 && options->top_k < sampler->n_vocab;
     size_t n = is_sorted ? select_top_k(candidates, (size_t)options->top_k, logits, sampler->n_vocab)

@@ -541,27 +541,27 @@ int kin_schema_keys(const kin_json *json, const kin_schema_list *list, size_t n_
 }
 
 int kin_schema_others(const kin_json *json, const kin_schema_list *list, bool *allowed, kin_schema_list *out, kin_err *err) {
-    bool is_said = false, is_closed = false, has_properties = false, has_patterns = false;
+    bool is_decided = false, is_closed = false, has_properties = false, has_patterns = false;
     *out = (kin_schema_list){.relaxed = list->relaxed};
     for (uint32_t i = 0; i < list->n; i++) {
         const kin_json_value *others = kin_schema_word(json, list, i, "additionalProperties");
         const kin_json_value *properties = kin_schema_word(json, list, i, "properties");
         const kin_json_value *unevaluated = kin_schema_word(json, list, i, "unevaluatedProperties");
         if (others && kin_schema_list_add(out, json, others, err) != 0) return KIN_FAIL;
-        is_said |= others != NULL;
+        is_decided |= others != NULL;
         const kin_json_value *keys = kin_schema_word(json, list, i, "propertyNames");
         is_closed |= listed_names(json, list, i) || (keys && keys->kind == KIN_JSON_FALSE);
-        is_said |= keys != NULL;
+        is_decided |= keys != NULL;
         has_patterns |= list->relaxed && kin_schema_word(json, list, i, "patternProperties");
         has_properties |= properties && properties->n > 0;
         is_closed |= unevaluated && unevaluated->kind == KIN_JSON_FALSE;
     }
     if (has_patterns) { // they are not evaluated: any name may match one and have any value
         *out = (kin_schema_list){.relaxed = list->relaxed};
-        is_said = true;
+        is_decided = true;
         is_closed = false;
     }
-    *allowed = !is_closed && !out->impossible && (is_said || !has_properties);
+    *allowed = !is_closed && !out->impossible && (is_decided || !has_properties);
     return 0;
 }
 

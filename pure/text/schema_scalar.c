@@ -228,7 +228,7 @@ static int put_text(kin_schema_scalars *s, const kin_schema_list *list, const ki
 int kin_schema_put_string(kin_schema_scalars *s, const kin_schema_list *list, const kin_schema_facts *facts,
                           kin_text_buffer *line) {
     int n = facts->n_patterns + (facts->format != NULL) + has_length(facts), rc = 0;
-    bool is_single = n == 1 && (facts->n_patterns == 0 || !kin_schema_pattern_looks(facts->patterns[0]->text));
+    bool is_single = n == 1 && (facts->n_patterns == 0 || !kin_schema_pattern_has_lookaround(facts->patterns[0]->text));
     size_t len = line->len;
     kin_err why;
     if (list->is_text) return put_text(s, list, facts, line);

@@ -410,7 +410,7 @@ static int parse_choice(parser *p) {
     return 0;
 }
 
-bool kin_schema_pattern_looks(kin_str pattern) {
+bool kin_schema_pattern_has_lookaround(kin_str pattern) {
     for (size_t i = 0; i + 3 <= pattern.len; i++) {
         if (memcmp(pattern.at + i, "(?=", 3) == 0 || memcmp(pattern.at + i, "(?!", 3) == 0) return true;
     }

@@ -29,7 +29,7 @@ void kin_schema_put_literal(kin_str text, kin_text_buffer *gbnf);
 // in_rule: it is part of a rule with look-ahead, in which each character has only one spelling (the rule `one`).
 int kin_schema_put_pattern(kin_str pattern, bool in_rule, kin_text_buffer *gbnf, kin_err *err);
 // True for a pattern that may have look-ahead: pass in_rule then.
-bool kin_schema_pattern_looks(kin_str pattern);
+bool kin_schema_pattern_has_lookaround(kin_str pattern);
 
 // Writes the same for a format; returns false if the format does not constrain the string.
 bool kin_schema_put_format(kin_str format, kin_text_buffer *gbnf);

@@ -25,7 +25,7 @@ typedef struct search {
     size_t len;
     const kin_text_range *trusted; // [n_trusted]
     size_t n_trusted;
-    bool *taken; // [len]
+    bool *used; // [len]
     kin_special_hit *hits;
     size_t n, cap;
 } search;
@@ -151,20 +151,20 @@ static bool is_trusted(const search *search, size_t begin, size_t end) {
 }
 
 // Takes all free occurrences of one token. Everything taken so far is at least as long, so testing both ends is sufficient.
-static int take_all(search *search, const special *special, kin_err *err) {
-    const bool *takes_space = search->specials->vocab->takes_space;
+static int mark_all(search *search, const special *special, kin_err *err) {
+    const bool *owns_space = search->specials->vocab->owns_space;
     size_t len = special->text.len;
     for (size_t at = 0; search->len - at >= len;) {
         const char *found = memmem(search->text + at, search->len - at, special->text.at, len);
         if (!found) return 0;
         size_t begin = (size_t)(found - search->text), end = begin + len;
-        if (search->taken[begin] || search->taken[end - 1] || !(special->always || is_trusted(search, begin, end))) {
+        if (search->used[begin] || search->used[end - 1] || !(special->always || is_trusted(search, begin, end))) {
             at = begin + 1;
             continue;
         }
-        while (takes_space && takes_space[special->id] && end < search->len && !search->taken[end] && is_white(search->text[end]))
+        while (owns_space && owns_space[special->id] && end < search->len && !search->used[end] && is_white(search->text[end]))
             end++;
-        memset(search->taken + begin, true, end - begin);
+        memset(search->used + begin, true, end - begin);
         if (put_hit(search, (kin_special_hit){begin, end, special->id}, err) < 0) return KIN_FAIL;
         at = end;
     }
@@ -191,13 +191,13 @@ int kin_specials_search(const kin_specials *specials, const char *text, size_t l
     for (uint32_t i = 0; i < specials->n && rc == 0; i++) {
         const special *special = &specials->by_text[specials->order[i]];
         if (!occurs[specials->order[i]] || !(special->always || n_trusted > 0)) continue;
-        if (!search.taken && !(search.taken = calloc(len, sizeof *search.taken)))
+        if (!search.used && !(search.used = calloc(len, sizeof *search.used)))
             rc = out_of_memory(err);
         else
-            rc = take_all(&search, special, err);
+            rc = mark_all(&search, special, err);
     }
     free(occurs);
-    free(search.taken);
+    free(search.used);
     if (rc < 0) {
         free(search.hits);
         return KIN_FAIL;

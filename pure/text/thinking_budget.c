@@ -49,7 +49,7 @@ static bool match(kin_thinking_budget *b, const char *mark, char byte) {
     return true;
 }
 
-static void take_byte(kin_thinking_budget *b, char byte) {
+static void match_byte(kin_thinking_budget *b, char byte) {
     if (b->state == THINKING && match(b, b->end_mark, byte)) {
         b->state = OVER;
     } else if (b->state == BEFORE) {
@@ -67,7 +67,7 @@ void kin_thinking_budget_accept(kin_thinking_budget *b, kin_str text) {
         return;
     }
     bool was_thinking = b->state == THINKING;
-    for (size_t i = 0; i < text.len; i++) take_byte(b, text.at[i]);
+    for (size_t i = 0; i < text.len; i++) match_byte(b, text.at[i]);
     if (b->state != THINKING) return;
     b->n_left -= was_thinking;
     if (b->n_left > 0) return;

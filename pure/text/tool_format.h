@@ -22,9 +22,9 @@ typedef struct kin_tool_format {
     bool is_confirmed;       // the template renders calls in this format; otherwise its marks were found
     bool arguments_are_text; // if confirmed: the template expects arguments as a string of JSON
     bool content_is_null;    // if confirmed: it writes calls only of messages without content
-    bool one_call;     // the template rejects more than one call in a message, or writes only the first: `parallel` must be off
-    int n_call_id;     // required number of letters and digits in a call's id (kin_tool_format_put_id); 0: any text
-    bool takes_system; // it renders system messages; otherwise put their text before the first user message
+    bool one_call;       // the template rejects more than one call in a message, or writes only the first: `parallel` must be off
+    int n_call_id;       // required number of letters and digits in a call's id (kin_tool_format_put_id); 0: any text
+    bool accepts_system; // it renders system messages; otherwise put their text before the first user message
 } kin_tool_format;
 
 // source [len]: the source of the compiled template. Fails only if memory runs out.

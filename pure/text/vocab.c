@@ -240,17 +240,17 @@ static int build_merges(kin_vocab *vocab, const kin_vocab_spec *spec, kin_err *e
 }
 
 // Phi-3: the white space after a special token belongs to it, except for these three.
-static int build_takes_space(kin_vocab *vocab, kin_err *err) {
-    vocab->takes_space = calloc((size_t)vocab->n_tokens, sizeof *vocab->takes_space);
-    if (!vocab->takes_space) return out_of_memory(err);
+static int build_owns_space(kin_vocab *vocab, kin_err *err) {
+    vocab->owns_space = calloc((size_t)vocab->n_tokens, sizeof *vocab->owns_space);
+    if (!vocab->owns_space) return out_of_memory(err);
     for (int32_t id = 0; id < vocab->n_tokens; id++) {
         kin_token_type type = kin_vocab_type(vocab, id);
-        vocab->takes_space[id] = type == KIN_TOKEN_CONTROL || type == KIN_TOKEN_USER_DEFINED || type == KIN_TOKEN_UNKNOWN;
+        vocab->owns_space[id] = type == KIN_TOKEN_CONTROL || type == KIN_TOKEN_USER_DEFINED || type == KIN_TOKEN_UNKNOWN;
     }
     static const char *const except[] = {"<unk>", "<s>", "<|endoftext|>"};
     for (size_t i = 0; i < sizeof except / sizeof *except; i++) {
         int32_t id = kin_vocab_find(vocab, except[i], strlen(except[i]));
-        if (id != KIN_TOKEN_NONE) vocab->takes_space[id] = false;
+        if (id != KIN_TOKEN_NONE) vocab->owns_space[id] = false;
     }
     return 0;
 }
@@ -290,7 +290,7 @@ static int build(kin_vocab *vocab, const kin_vocab_spec *spec, kin_err *err) {
     if (build_pieces(vocab, err) < 0) return KIN_FAIL;
     if (build_bytes(vocab, err) < 0) return KIN_FAIL;
     if (spec->kind != KIN_VOCAB_SPM && build_merges(vocab, spec, err) < 0) return KIN_FAIL;
-    return spec->strip_after_special ? build_takes_space(vocab, err) : 0;
+    return spec->strip_after_special ? build_owns_space(vocab, err) : 0;
 }
 
 int kin_vocab_new(kin_vocab **out, const kin_vocab_spec *spec, kin_err *err) {
@@ -308,7 +308,7 @@ int kin_vocab_new(kin_vocab **out, const kin_vocab_spec *spec, kin_err *err) {
 
 void kin_vocab_free(kin_vocab *vocab) {
     if (!vocab) return;
-    free(vocab->takes_space);
+    free(vocab->owns_space);
     free(vocab->suppressed);
     kin_merge_table_fini(&vocab->merges);
     free(vocab->piece_begin);

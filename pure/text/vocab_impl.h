@@ -33,7 +33,7 @@ struct kin_vocab {
     int32_t *suppressed; // [n_suppressed]
     size_t n_suppressed;
     bool add_bos, add_eos, add_space_prefix, ignore_merges;
-    bool *takes_space; // [n_tokens] white space after this special token belongs to it; NULL: after none
+    bool *owns_space; // [n_tokens] white space after this special token belongs to it; NULL: after none
 };
 
 // Sets types and is_eog (both [n_tokens]) from the names of tokens, and also eot and eom if they are KIN_TOKEN_NONE. The texts

@@ -105,7 +105,7 @@ static void apply(kin_vocab *vocab, int32_t id, unsigned roles) {
 }
 
 // gpt-oss ends with <|return|> or <|call|>, Solar with <|calls|> or <|flush|>; their <|end|> ends only a part of the answer.
-static void spare_inner_end(kin_vocab *vocab) {
+static void exempt_inner_end(kin_vocab *vocab) {
     int32_t end = find_token(vocab, "<|end|>");
     if (end == KIN_TOKEN_NONE) return;
     bool has_call = find_token(vocab, "<|call|>") != KIN_TOKEN_NONE || find_token(vocab, "<|calls|>") != KIN_TOKEN_NONE;
@@ -116,7 +116,7 @@ static void spare_inner_end(kin_vocab *vocab) {
 }
 
 // Gemma 4's vocabulary has an HTML tag by this name, which ends nothing.
-static void spare_html(kin_vocab *vocab) {
+static void exempt_html(kin_vocab *vocab) {
     const int32_t tag = find_token(vocab, "</s>");
     if (tag == KIN_TOKEN_NONE || find_token(vocab, "<|tool_response>") == KIN_TOKEN_NONE) return;
     vocab->is_eog[tag] = false;
@@ -128,7 +128,7 @@ void kin_vocab_apply_roles(kin_vocab *vocab) {
         int32_t id = find_token(vocab, known_names[i].name);
         if (id != KIN_TOKEN_NONE) apply(vocab, id, known_names[i].roles);
     }
-    spare_html(vocab);
+    exempt_html(vocab);
     for (int role = KIN_FIM_PREFIX; role < KIN_FIM_COUNT; role++) {
         int32_t id = vocab->fim[role];
         if (id != KIN_TOKEN_NONE) apply(vocab, id, role >= KIN_FIM_REPO ? EOG | CONTROL : CONTROL);
@@ -136,5 +136,5 @@ void kin_vocab_apply_roles(kin_vocab *vocab) {
     if (vocab->eos != KIN_TOKEN_NONE) vocab->is_eog[vocab->eos] = true;
     if (vocab->eot != KIN_TOKEN_NONE) vocab->is_eog[vocab->eot] = true;
     if (vocab->eom != KIN_TOKEN_NONE) vocab->is_eog[vocab->eom] = true;
-    spare_inner_end(vocab);
+    exempt_inner_end(vocab);
 }

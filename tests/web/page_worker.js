@@ -24,7 +24,7 @@ const host = {
 
 // For bench/web_kernels.sh: one row times weights of each type, and attention over keys and values, GB/s, the best of several rounds, of
 // products in the fastest way unless one is asked for.
-function sayRates(engine, bytes, backend) {
+function listRates(engine, bytes, backend) {
   const rate = (type) => 1e-9 / engine.exports.product_s(type, 1, engine.threads, bytes, backend);
   const most = (measure) => Math.max(...Array.from({ length: 5 }, measure));
   const ways = asked.has('way') ? [Number(asked.get('way'))] : engine.allWays;
@@ -63,7 +63,7 @@ try {
     said.push(say(times));
   }
   if (engine.gpu) checkGpu(engine.gpu);
-  if (asked.get('bytes')) said.push(...sayRates(engine, Number(asked.get('bytes')), Number(asked.get('backend'))));
+  if (asked.get('bytes')) said.push(...listRates(engine, Number(asked.get('bytes')), Number(asked.get('backend'))));
   await give('/done', said.join('\n'));
 } catch (e) {
   await give('/failed', `${e.stack}`);

@@ -66,11 +66,11 @@ uint8_t *kin_web_payload(size_t n) {
     return larger;
 }
 
-int kin_web_take(size_t n, int type) {
+int kin_web_handle(size_t n, int type) {
     kin_assert(instance && n <= step.cap);
     step.frame = (kin_frame){.type = type == KIN_FRAME_PAGES ? KIN_FRAME_PAGES : KIN_FRAME_STEP, .length = (uint32_t)n};
     kin_message_buffer *buffer = &step;
-    return kin_engine_instance_take(instance, &buffer, &last_error) == 0 ? (int)step.frame.length : KIN_FAIL;
+    return kin_engine_instance_handle(instance, &buffer, &last_error) == 0 ? (int)step.frame.length : KIN_FAIL;
 }
 
 void kin_web_reset(void) {

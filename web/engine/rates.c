@@ -145,8 +145,8 @@ double kin_web_product_s(int type, int n_rows, int n_threads, size_t bytes, int 
     return s < 0 ? s : s / (double)p.layer_bytes;
 }
 
-void kin_web_set_way(int type, int way) {
-    kin_kernels_ways[type] = (uint8_t)way;
+void kin_web_set_variant(int type, int variant) {
+    kin_kernels_variants[type] = (uint8_t)variant;
 }
 
 // ---- attention

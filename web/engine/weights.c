@@ -27,7 +27,7 @@ struct kin_weights {
     uint64_t total;
 };
 
-static void tell(kin_weights *w, uint64_t n) {
+static void add_progress(kin_weights *w, uint64_t n) {
     w->bytes += n;
     if (w->progress) w->progress(w->progress_user, "weights", w->bytes, w->total);
 }
@@ -72,7 +72,7 @@ static int read_weight(kin_weights *w, const kin_gguf_tensor *t, bool packs, str
     struct ggml_tensor *tensor = *out = ggml_new_tensor_3d(w->ctx, (enum ggml_type)t->type, t->ne[0], t->ne[1], t->ne[2]);
     tensor->data = bytes;
     if (packs) kin_ops_mark_packed(tensor);
-    tell(w, t->n_bytes);
+    add_progress(w, t->n_bytes);
     return packs ? read_packed(w, t, bytes, err) : kin_gguf_read(w->model->gguf, t, 0, bytes, (size_t)t->n_bytes, err);
 }
 
@@ -269,7 +269,7 @@ uint64_t kin_weights_most_useful_budget(const kin_weights *w) {
     return 0;
 }
 
-size_t kin_weights_take_intervals(kin_weights *w, kin_stream_record record, kin_interval *out, size_t n_max) {
+size_t kin_weights_pop_intervals(kin_weights *w, kin_stream_record record, kin_interval *out, size_t n_max) {
     (void)w, (void)record, (void)out, (void)n_max;
     return 0;
 }

@@ -80,7 +80,7 @@ void ggml_free(struct ggml_context *ctx) {
     free(ctx);
 }
 
-static void *take(struct ggml_context *ctx, size_t n) {
+static void *allocate(struct ggml_context *ctx, size_t n) {
     n = (n + 15) / 16 * 16;
     if (n > ctx->size - ctx->used) abort(); // the caller's estimate was too small
     void *at = ctx->memory + ctx->used;
@@ -104,7 +104,7 @@ struct ggml_tensor *ggml_get_next_tensor(const struct ggml_context *ctx, struct 
 // ---- tensors
 
 static struct ggml_tensor *new_tensor(struct ggml_context *ctx, enum ggml_type type, const int64_t ne[4]) {
-    struct ggml_tensor *t = take(ctx, sizeof *t);
+    struct ggml_tensor *t = allocate(ctx, sizeof *t);
     t->type = type;
     t->name = "";
     memcpy(t->ne, ne, sizeof t->ne);
@@ -192,7 +192,7 @@ struct ggml_tensor *ggml_absent(const char *op, ...) {
 
 struct ggml_cgraph *ggml_new_graph_custom(struct ggml_context *ctx, size_t n_nodes, bool grads) {
     (void)grads;
-    struct ggml_cgraph *graph = take(ctx, sizeof *graph + n_nodes * sizeof *graph->nodes);
+    struct ggml_cgraph *graph = allocate(ctx, sizeof *graph + n_nodes * sizeof *graph->nodes);
     graph->most = (int)n_nodes;
     return graph;
 }

@@ -42,7 +42,7 @@ static void cut(block *b, size_t size) {
     b->size = size;
 }
 
-static block *take_free(size_t size) {
+static block *find_free(size_t size) {
     bool passed = false;
     for (unsigned char *at = first_free; at < heap_end; at += ((block *)at)->size) {
         block *b = (block *)at;
@@ -71,7 +71,7 @@ void *malloc(size_t n) {
     open_heap();
     if (n > SIZE_MAX - 4 * ALIGN) return NULL;
     size_t size = round_up(n ? n : 1, ALIGN) + ALIGN;
-    block *b = take_free(size);
+    block *b = find_free(size);
     if (!b) b = append(size);
     if (!b) return NULL;
     cut(b, size);

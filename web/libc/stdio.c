@@ -83,7 +83,7 @@ static int read_int(const char **at, va_list *args) {
     return value;
 }
 
-static uint64_t take_integer(va_list *args, int longs, bool is_signed, bool *negative) {
+static uint64_t next_integer(va_list *args, int longs, bool is_signed, bool *negative) {
     uint64_t value = longs > 1 ? va_arg(*args, unsigned long long) : va_arg(*args, unsigned);
     int64_t as_signed = longs > 1 ? (int64_t)value : (int32_t)value;
     *negative = is_signed && as_signed < 0;
@@ -111,7 +111,7 @@ static const char *directive(sink *s, const char *at, va_list *args) {
     case 'i':
     case 'u':
     case 'x': {
-        uint64_t value = take_integer(args, longs, *at == 'd' || *at == 'i', &negative);
+        uint64_t value = next_integer(args, longs, *at == 'd' || *at == 'i', &negative);
         put_number(s, &p, negative, value, *at == 'x' ? 16 : 10);
         break;
     }

@@ -105,7 +105,7 @@ async function answerTo({ type, epoch, payload }) {
 
 const withoutGpu = (reason) => postMessage({ type: 'no-gpu', reason });
 
-async function takeFrame(buffer) {
+async function onFrame(buffer) {
   const frame = readFrame(buffer);
   try {
     await answerTo(frame);
@@ -118,7 +118,7 @@ async function takeFrame(buffer) {
 }
 
 async function take(data) {
-  if (data instanceof ArrayBuffer) return takeFrame(data);
+  if (data instanceof ArrayBuffer) return onFrame(data);
   if (data.type === 'start') return start(data);
   weights = data; // for the PLAN that follows
 }

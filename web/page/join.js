@@ -116,7 +116,7 @@ function join() {
 }
 
 // Applies the colour theme chosen on the page of kin serve.
-function takeTheme() {
+function setTheme() {
   try {
     const theme = localStorage.getItem('kin.theme');
     if (theme === 'light' || theme === 'dark') document.documentElement.dataset.theme = theme;
@@ -124,7 +124,7 @@ function takeTheme() {
 }
 
 function begin() {
-  takeTheme();
+  setTheme();
   fillMemory();
   $('name').value = deviceName();
   try {

@@ -31,7 +31,7 @@ async function fetchAhead(m) {
   say({ type: 'ahead', ticket: m.ticket, here: isHere });
 }
 
-function takeText(m) {
+function onText(m) {
   if (m.type === 'ping') return say({ type: 'pong' });
   if (m.type === 'ahead') return fetchAhead(m);
   if (m.type === 'weights') return computer.postMessage(m);
@@ -45,7 +45,7 @@ function connect({ unit, threads, gpu, rates }) {
   socket = new WebSocket(url);
   socket.binaryType = 'arraybuffer';
   socket.onopen = () => say({ type: 'hello', code: wanted.code, name: wanted.name, cpu: `${wanted.browser}, ${unit}`, gpu, threads, memory: wanted.memory, rates });
-  socket.onmessage = ({ data }) => (typeof data === 'string' ? takeText(JSON.parse(data)) : computer.postMessage(data, [data]));
+  socket.onmessage = ({ data }) => (typeof data === 'string' ? onText(JSON.parse(data)) : computer.postMessage(data, [data]));
   socket.onclose = () => end('The connection to the head was closed.', true);
 }
 
@@ -54,7 +54,7 @@ function sendFrame(frame) {
   if (readFrame(frame).type === ECHO) setTimeout(say, REST_MS, { type: 'rested' });
 }
 
-function takeComputer({ data }) {
+function onComputer({ data }) {
   if (data instanceof ArrayBuffer) return sendFrame(data);
   if (data.type === 'broken') return end(data.reason);
   if (data.type === 'no-gpu') return end(`The GPU failed: ${data.reason}.`, true, 'off');
@@ -66,7 +66,7 @@ function takeComputer({ data }) {
 function join(options) {
   wanted = options;
   computer = new Worker(here('./computer.js'), { type: 'module' });
-  computer.onmessage = takeComputer;
+  computer.onmessage = onComputer;
   computer.onerror = (e) => end(e.message || 'Cannot start the engine.', true); // the scripts come from the head
   computer.postMessage({ type: 'start', threads: options.threads, cap: options.cap, rates: options.rates, gpu: options.gpu });
 }

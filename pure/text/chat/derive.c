@@ -286,7 +286,7 @@ typedef struct parts {
     kin_str before, name_to_key, key_to_value, value_to_key, key_to_number, after;
 } parts;
 
-static bool take_to(kin_str *text, const char *word, kin_str *before) {
+static bool cut_before(kin_str *text, const char *word, kin_str *before) {
     size_t at = find(*text, str(word));
     if (at == text->len) return false;
     *before = first(*text, at);
@@ -295,9 +295,9 @@ static bool take_to(kin_str *text, const char *word, kin_str *before) {
 }
 
 static bool cut_call(kin_str text, const char *tool, const char *value, const char *number, parts *out) {
-    return take_to(&text, tool, &out->before) && take_to(&text, KEY, &out->name_to_key) &&
-           take_to(&text, value, &out->key_to_value) && take_to(&text, NUM, &out->value_to_key) &&
-           take_to(&text, number, &out->key_to_number) && (out->after = text, true);
+    return cut_before(&text, tool, &out->before) && cut_before(&text, KEY, &out->name_to_key) &&
+           cut_before(&text, value, &out->key_to_value) && cut_before(&text, NUM, &out->value_to_key) &&
+           cut_before(&text, number, &out->key_to_number) && (out->after = text, true);
 }
 
 // Splits marks before a name into the first tag and the rest.

@@ -61,7 +61,7 @@ static void skip_space(reader *r) {
     while (r->at < r->end && kin_is_space(*r->at)) r->at++;
 }
 
-static bool take(reader *r, char c) {
+static bool accept_char(reader *r, char c) {
     skip_space(r);
     if (r->at == r->end || *r->at != c) return false;
     r->at++;
@@ -187,22 +187,22 @@ static bool read_value(reader *r);
 
 static bool read_key(reader *r, char after) {
     skip_space(r);
-    if (starts_with(r, r->format->quote)) return read_own_string(r) && take(r, after);
-    if (r->at < r->end && (*r->at == '"' || *r->at == '\'')) return read_string(r) && take(r, after);
+    if (starts_with(r, r->format->quote)) return read_own_string(r) && accept_char(r, after);
+    if (r->at < r->end && (*r->at == '"' || *r->at == '\'')) return read_string(r) && accept_char(r, after);
     const char *begin = r->at;
     while (r->at < r->end && *r->at != after && !kin_is_space(*r->at) && *r->at != ',' && !is_close(*r->at) && !is_open(*r->at))
         r->at++;
     kin_str key = {begin, (size_t)(r->at - begin)};
     if (key.len > 0) kin_json_write_string(key, r->out);
-    return key.len > 0 && take(r, after);
+    return key.len > 0 && accept_char(r, after);
 }
 
 // Reads items up to the closing bracket, which may follow a comma. after_key: what separates a key from its value; 0: no keys.
 static bool read_items(reader *r, char close, char after_key) {
     kin_text_put(r->out, after_key ? "{" : "[", 1);
-    for (bool is_first = true; !take(r, close); is_first = false) {
-        if (!is_first && !take(r, ',')) return false;
-        if (!is_first && take(r, close)) break;
+    for (bool is_first = true; !accept_char(r, close); is_first = false) {
+        if (!is_first && !accept_char(r, ',')) return false;
+        if (!is_first && accept_char(r, close)) break;
         if (!is_first) kin_text_put(r->out, ", ", 2);
         if (after_key) {
             if (!read_key(r, after_key)) return false;
@@ -221,11 +221,11 @@ static bool read_value(reader *r) {
     if (starts_with(r, r->format->quote)) return read_own_string(r);
     if (*r->at == '"' || (*r->at == '\'' && r->format->syntax == KIN_CALL_PYTHON)) return read_string(r);
     r->depth++;
-    if (take(r, '['))
+    if (accept_char(r, '['))
         ok = read_items(r, ']', 0);
-    else if (take(r, '{'))
+    else if (accept_char(r, '{'))
         ok = read_items(r, '}', ':');
-    else if (take(r, '('))
+    else if (accept_char(r, '('))
         ok = read_items(r, ')', 0);
     else
         ok = read_word(r);
@@ -235,7 +235,7 @@ static bool read_value(reader *r) {
 
 bool kin_loose_put_json(const kin_chat_format *f, kin_str text, kin_text_buffer *out) {
     reader r = {.format = f, .at = text.at, .end = text.at + text.len, .out = out};
-    bool is_python = f->syntax == KIN_CALL_PYTHON, ok = take(&r, is_python ? '(' : '{');
+    bool is_python = f->syntax == KIN_CALL_PYTHON, ok = accept_char(&r, is_python ? '(' : '{');
     ok = ok && read_items(&r, is_python ? ')' : '}', is_python ? '=' : ':');
     skip_space(&r);
     return ok && r.at == r.end;

@@ -25,7 +25,7 @@ bool kin_lexer_init(kin_lexer *lexer, kin_values *values, const char *source, si
     return true;
 }
 
-static bool looking_at(const kin_lexer *lexer, size_t pos, const char *text) {
+static bool starts_with(const kin_lexer *lexer, size_t pos, const char *text) {
     size_t n = strlen(text);
     return pos <= lexer->len && lexer->len - pos >= n && memcmp(lexer->at + pos, text, n) == 0;
 }
@@ -79,16 +79,16 @@ static char sign_at(const kin_lexer *lexer, size_t pos) {
 // Matches "NAME %}" at pos, after white space. Returns the position after it, and the sign at its end; 0: no match.
 static size_t match_tag(const kin_lexer *lexer, size_t pos, const char *name, char *sign) {
     pos = skip_space(lexer, pos);
-    if (!looking_at(lexer, pos, name)) return 0;
+    if (!starts_with(lexer, pos, name)) return 0;
     pos = skip_space(lexer, pos + strlen(name));
     *sign = sign_at(lexer, pos);
     if (*sign) pos++;
-    return looking_at(lexer, pos, "%}") ? pos + 2 : 0;
+    return starts_with(lexer, pos, "%}") ? pos + 2 : 0;
 }
 
 static int lex_comment(kin_lexer *lexer, size_t pos, kin_err *err) {
     size_t end = pos;
-    while (end < lexer->len && !looking_at(lexer, end, "#}")) end++;
+    while (end < lexer->len && !starts_with(lexer, end, "#}")) end++;
     if (end == lexer->len) return fail(lexer, "the end of a comment, #}, is missing", err);
     end_tag(lexer, end + 2, end > pos ? sign_at(lexer, end - 1) : '\0', true);
     return 0;
@@ -97,7 +97,7 @@ static int lex_comment(kin_lexer *lexer, size_t pos, kin_err *err) {
 // Reads the text of a raw block, and the endraw tag.
 static int lex_raw(kin_lexer *lexer, kin_token *token, kin_err *err) {
     for (size_t pos = lexer->pos; pos < lexer->len; pos++) {
-        if (!looking_at(lexer, pos, "{%")) continue;
+        if (!starts_with(lexer, pos, "{%")) continue;
         char sign = sign_at(lexer, pos + 2), end_sign;
         size_t end = match_tag(lexer, pos + 2 + (sign != '\0'), "endraw", &end_sign);
         if (!end) continue;
@@ -274,7 +274,7 @@ static bool lex_end(kin_lexer *lexer, kin_token *token) {
     char sign = sign_at(lexer, lexer->pos);
     if (sign == '+' && !block) return false;
     size_t pos = lexer->pos + (sign != '\0');
-    if (lexer->nesting > 0 || !looking_at(lexer, pos, block ? "%}" : "}}")) return false;
+    if (lexer->nesting > 0 || !starts_with(lexer, pos, block ? "%}" : "}}")) return false;
     token->kind = block ? KIN_LEX_BLOCK_END : KIN_LEX_PRINT_END;
     lexer->mode = KIN_LEX_DATA;
     end_tag(lexer, pos + 2, sign, block);

@@ -222,7 +222,7 @@ static bool filter_items(kin_state *state, const kin_node *node, kin_items *item
 
 // Runs the body for each item, in the scope inside of `outer`. *completed: at least one iteration reached its end, so the else
 // body is skipped.
-static bool run_turns(kin_state *state, const kin_node *node, const kin_items *items, int depth0, bool *completed) {
+static bool run_items(kin_state *state, const kin_node *node, const kin_items *items, int depth0, bool *completed) {
     kin_value *value = kin_value_new(state->values, KIN_KIND_LOOP);
     kin_loop *loop = kin_values_alloc(state->values, sizeof *loop);
     if (!value || !loop) return false;
@@ -250,7 +250,7 @@ static bool run_loop(kin_state *state, const kin_node *node, const kin_value *of
     kin_items *items = kin_values_alloc(state->values, sizeof *items); // allocated, because a namespace may keep the loop
     bool completed = false;
     if (!of || !items || !kin_iterate(state, of, items) || !(state->scope = new_scope(state, outer))) return false;
-    bool ok = (!node->c || filter_items(state, node, items)) && run_turns(state, node, items, depth0, &completed);
+    bool ok = (!node->c || filter_items(state, node, items)) && run_items(state, node, items, depth0, &completed);
     if (ok && !completed && node->n_kids > 1) {
         state->scope = new_scope(state, outer);
         ok = state->scope && kin_run(state, node->kids[1]);

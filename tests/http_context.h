@@ -18,7 +18,7 @@
 
 enum { OPEN_MOST = 64, HANG_S = 240 };
 
-typedef struct world {
+typedef struct context {
     uv_loop_t loop;
     kin_http_options o;
     kin_http *http;
@@ -26,10 +26,10 @@ typedef struct world {
     int n_open, n_requests, n_gone;
     bool refuses_heads;
     const kin_access *access; // NULL: no access control
-} world;
+} context;
 
 typedef struct client {
-    world *w;
+    context *w;
     union {
         uv_handle_t handle;
         uv_stream_t stream;
@@ -61,7 +61,7 @@ static inline void reply_text(kin_http_exchange *x, const char *text) {
 }
 
 static inline void on_request(void *user, kin_http_exchange *x) {
-    world *w = user;
+    context *w = user;
     kin_str path = kin_http_path(x), body = kin_http_body(x), q = kin_http_query(x, "q");
     w->n_requests++;
     if (w->access && kin_access_preflight(x)) return;
@@ -85,38 +85,38 @@ static inline void on_request(void *user, kin_http_exchange *x) {
 }
 
 static inline void on_head(void *user, kin_http_exchange *x) {
-    world *w = user;
+    context *w = user;
     if (w->access && !kin_access_admit(w->access, x)) return;
     if (w->refuses_heads) kin_http_reply_error(x, 401, "Invalid API Key");
 }
 
 static inline void on_gone(void *user, kin_http_exchange *x) {
-    world *w = user;
+    context *w = user;
     assert_ptr_equal(kin_http_data(x), w);
     for (int i = 0; i < w->n_open; i++)
         if (w->open[i] == x) w->open[i] = w->open[--w->n_open];
     w->n_gone++;
 }
 
-static inline kin_http_exchange *take_open(world *w) {
+static inline kin_http_exchange *take_open(context *w) {
     assert_true(w->n_open > 0);
     return w->open[--w->n_open];
 }
 
 static const kin_http_callbacks owner = {.head = on_head, .request = on_request, .gone = on_gone};
 
-static inline void open_world(world *w) {
-    *w = (world){.o = kin_http_options_default()};
+static inline void open_context(context *w) {
+    *w = (context){.o = kin_http_options_default()};
     w->o.host = "127.0.0.1";
     assert_int_equal(uv_loop_init(&w->loop), 0);
 }
 
-static inline void serve(world *w) {
+static inline void serve(context *w) {
     kin_err err = {""};
     if (kin_http_open(&w->http, &w->loop, &w->o, &owner, w, &err) != 0) fail_msg("%s", err.text);
 }
 
-static inline void close_world(world *w) {
+static inline void close_context(context *w) {
     kin_http_close(w->http);
     alarm(HANG_S);
     uv_run(&w->loop, UV_RUN_DEFAULT);
@@ -149,7 +149,7 @@ static inline void on_client_connected(uv_connect_t *connect, int status) {
     uv_read_start(&c->stream, on_client_alloc, on_client_read);
 }
 
-static inline client *connect_client(world *w) {
+static inline client *connect_client(context *w) {
     client *c = calloc(1, sizeof *c);
     assert_non_null(c);
     c->w = w;

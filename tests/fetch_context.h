@@ -30,15 +30,15 @@
 #include "pure/proto/versions.h"
 #include "testkit/model_gen.h"
 
-enum { PATIENCE_MS = 30000, CHUNK = 64 << 10, MAX_DEVICES = 3, MAX_RAW = 8, N_LAYER = 6, N_PARTS = 3 };
+enum { TIMEOUT_MS = 30000, CHUNK = 64 << 10, MAX_DEVICES = 3, MAX_RAW = 8, N_LAYER = 6, N_PARTS = 3 };
 
 static const uint8_t key[KIN_TLS_KEY_BYTES] = {7};
 
-typedef struct world world;
+typedef struct context context;
 
 // A head or a device, and a record of its callbacks.
 typedef struct node {
-    world *w;
+    context *w;
     kin_proto_id id;
     kin_listener *listener;
     uint16_t port;
@@ -59,14 +59,14 @@ typedef struct node {
 
 // An end of a link under the test's direct control, for misbehaving peers.
 typedef struct raw {
-    world *w;
+    context *w;
     kin_link *link;
     bool is_accepted, is_closed;
     int n_frames, n_lack, n_data;
     char reason[512];
 } raw;
 
-struct world {
+struct context {
     uv_loop_t loop;
     uv_timer_t timer;
     kin_tls_ctx *tls;
@@ -157,7 +157,7 @@ static inline void on_connection(void *user, kin_link *link) {
 
 static inline void on_fake_connection(void *user, kin_link *link) {
     static const kin_link_callbacks callbacks = {.frame = take_as_fake, .closed = forget_raw};
-    world *w = ((node *)user)->w;
+    context *w = ((node *)user)->w;
     assert_true(w->n_raws < MAX_RAW || w->halves);
     if (w->n_raws == MAX_RAW) {
         kin_link_close(link, "that was all");
@@ -191,7 +191,7 @@ static inline void close_share(node *n) {
 
 // ---- the environment
 
-static inline void make_model(world *w, const char *preset, bool is_split) {
+static inline void make_model(context *w, const char *preset, bool is_split) {
     kin_model_spec spec;
     char prefix[128];
     kin_err err;
@@ -220,7 +220,7 @@ static inline void make_model(world *w, const char *preset, bool is_split) {
 }
 
 static inline void on_timer(uv_timer_t *timer) {
-    world *w = timer->data;
+    context *w = timer->data;
     for (int i = 0; i < MAX_DEVICES; i++) {
         node *n = &w->devices[i];
         if (!n->pauses_head || !n->fetch || !n->n_opened) continue;
@@ -230,8 +230,8 @@ static inline void on_timer(uv_timer_t *timer) {
     }
 }
 
-static inline int open_world_of(void **state, const char *preset, uint32_t chunk_bytes, bool is_split) {
-    world *w = calloc(1, sizeof *w);
+static inline int open_context_of(void **state, const char *preset, uint32_t chunk_bytes, bool is_split) {
+    context *w = calloc(1, sizeof *w);
     kin_err err;
     strcpy(w->folder, "/tmp/kin-test-fetch-XXXXXX");
     if (!mkdtemp(w->folder)) return -1;
@@ -255,23 +255,23 @@ static inline int open_world_of(void **state, const char *preset, uint32_t chunk
     return 0;
 }
 
-static inline int open_world(void **state) {
-    return open_world_of(state, "tiny", CHUNK, false);
+static inline int open_context(void **state) {
+    return open_context_of(state, "tiny", CHUNK, false);
 }
 
-static inline int open_split_world(void **state) {
-    return open_world_of(state, "tiny", CHUNK, true);
+static inline int open_split_context(void **state) {
+    return open_context_of(state, "tiny", CHUNK, true);
 }
 
-static inline int open_large_world(void **state) {
-    return open_world_of(state, "25m", KIN_CHUNK_BYTES, false);
+static inline int open_large_context(void **state) {
+    return open_context_of(state, "25m", KIN_CHUNK_BYTES, false);
 }
 
 static inline void close_node(node *n) {
     kin_fetch_cancel(n->fetch);
     n->fetch = NULL;
     close_share(n);
-    kin_chunk_store_let_go(n->chunks);
+    kin_chunk_store_release(n->chunks);
     n->chunks = NULL;
 }
 
@@ -295,8 +295,8 @@ static inline void remove_store(const node *n) {
     rmdir(n->cache);
 }
 
-static inline int close_world(void **state) {
-    world *w = *state;
+static inline int close_context(void **state) {
+    context *w = *state;
     close_node(&w->head);
     for (int i = 0; i < MAX_DEVICES; i++) close_node(&w->devices[i]);
     for (int i = 0; i < w->n_raws; i++) kin_link_close(w->raws[i].link, NULL);
@@ -314,14 +314,14 @@ static inline int close_world(void **state) {
 
 #define RUN_UNTIL(w, condition)                                                                                                  \
     do {                                                                                                                         \
-        kin_time limit_ = kin_clock_now() + (kin_time)PATIENCE_MS * 1000000;                                                     \
+        kin_time limit_ = kin_clock_now() + (kin_time)TIMEOUT_MS * 1000000;                                                      \
         while (!(condition)) {                                                                                                   \
             if (kin_clock_now() > limit_) fail_msg("it never came: %s", #condition);                                             \
             uv_run(&(w)->loop, UV_RUN_ONCE);                                                                                     \
         }                                                                                                                        \
     } while (0)
 
-static inline void run_for(world *w, uint64_t ms) {
+static inline void run_for(context *w, uint64_t ms) {
     kin_time end = kin_clock_now() + ms * 1000000;
     RUN_UNTIL(w, kin_clock_now() >= end);
 }
@@ -339,7 +339,7 @@ static inline void on_opened(void *user, kin_chunk_store *chunks) {
     node *n = user;
     const kin_manifest *m = &n->w->manifest;
     n->n_opened++;
-    kin_chunk_store_let_go(n->chunks);
+    kin_chunk_store_release(n->chunks);
     n->chunks = kin_chunk_store_hold(chunks);
     if (n->server) kin_chunk_server_set_store(n->server, chunks);
     n->missing_bytes = kin_manifest_total(m);
@@ -447,7 +447,7 @@ static inline void end_fetch(node *n) {
     kin_fetch_cancel(n->fetch);
     n->fetch = NULL;
     if (n->server) kin_chunk_server_set_store(n->server, NULL);
-    kin_chunk_store_let_go(n->chunks);
+    kin_chunk_store_release(n->chunks);
     n->chunks = NULL;
 }
 
@@ -475,7 +475,7 @@ static inline void tell_all(node *to, const node *from) {
 
 // ---- what a device must have
 
-static inline void mark_needed(const world *w, const kin_gguf *gguf, const kin_ranges_wanted *wanted, bool *needed) {
+static inline void mark_needed(const context *w, const kin_gguf *gguf, const kin_ranges_wanted *wanted, bool *needed) {
     kin_range *ranges;
     uint32_t *chunks;
     size_t n_ranges, n;
@@ -488,7 +488,7 @@ static inline void mark_needed(const world *w, const kin_gguf *gguf, const kin_r
 }
 
 static inline bool *needed_by(const node *n) {
-    const world *w = n->w;
+    const context *w = n->w;
     bool *needed = calloc(w->manifest.n_chunks, sizeof *needed);
     kin_model model;
     kin_err err;
@@ -576,4 +576,4 @@ static inline void expect_failed(node *n, const char *words) {
     assert_int_equal(n->n_done, 0);
 }
 
-#define TEST(name) cmocka_unit_test_setup_teardown(name, open_world, close_world)
+#define TEST(name) cmocka_unit_test_setup_teardown(name, open_context, close_context)

@@ -30,11 +30,11 @@
 #include "testkit/pair_transport.h"
 
 enum {
-    PATIENCE_MS = 60000, // limit for events that should come soon
+    TIMEOUT_MS = 60000, // limit for events that should come soon
     MAX_ENDS = 80,
     HANDSHAKE_MS = 20000, // more than a handshake takes on a busy machine
     HASTY_MS = 400,       // for handshakes that must time out
-    CLOSE_MS = 10000,     // limit for closing a world
+    CLOSE_MS = 10000,     // limit for closing a context
     SILENCE_MS = 400
 };
 
@@ -61,10 +61,10 @@ static inline int n_lines(const char *words) {
 
 // ---- the environment: one loop, a listener, and the ends of links
 
-typedef struct world world;
+typedef struct context context;
 
 typedef struct end {
-    world *w;
+    context *w;
     kin_link *link; // NULL: closed
     bool is_open, is_drained;
     int n_frames;
@@ -76,7 +76,7 @@ typedef struct end {
     void (*on_frame)(struct end *e);
 } end;
 
-struct world {
+struct context {
     uv_loop_t loop;
     uv_timer_t timer;
     kin_tls_ctx *tls, *other_tls;
@@ -126,7 +126,7 @@ static inline void on_closed(void *user, kin_link *link, const char *reason) {
 static const kin_link_callbacks callbacks = {on_opened, on_frame, on_drained, on_closed};
 
 static inline void on_accepted(void *user, kin_link *link) {
-    world *w = user;
+    context *w = user;
     assert_true(w->n_ends < MAX_ENDS);
     end *e = &w->ends[w->n_ends++];
     e->w = w;
@@ -136,8 +136,8 @@ static inline void on_accepted(void *user, kin_link *link) {
     if (w->frame_max) kin_link_set_frame_max(link, w->frame_max);
 }
 
-static inline int open_world_with(void **state, bool is_pair, uint32_t handshake_ms) {
-    world *w = calloc(1, sizeof *w);
+static inline int open_context_with(void **state, bool is_pair, uint32_t handshake_ms) {
+    context *w = calloc(1, sizeof *w);
     kin_err err;
     log_text[0] = ends_text[0] = 0;
     kin_log_set_sink(keep_line, NULL);
@@ -161,29 +161,29 @@ static inline int open_world_with(void **state, bool is_pair, uint32_t handshake
 }
 
 // Over TCP and TLS, on loopback.
-static inline int open_world(void **state) {
-    return open_world_with(state, false, HANDSHAKE_MS);
+static inline int open_context(void **state) {
+    return open_context_with(state, false, HANDSHAKE_MS);
 }
 
 // With a handshake timeout so short that strangers never complete the handshake.
-static inline int open_hasty_world(void **state) {
-    return open_world_with(state, false, HASTY_MS);
+static inline int open_hasty_context(void **state) {
+    return open_context_with(state, false, HASTY_MS);
 }
 
 // Without sockets, for tests that do not depend on them.
-static inline int open_pair_world(void **state) {
-    return open_world_with(state, true, HANDSHAKE_MS);
+static inline int open_pair_context(void **state) {
+    return open_context_with(state, true, HANDSHAKE_MS);
 }
 
 // Runs the loop until nothing is open. Returns false if a test has left something open, as a failed one does.
-static inline bool run_to_end(world *w) {
+static inline bool run_to_end(context *w) {
     for (kin_time begun = kin_clock_now(); uv_run(&w->loop, UV_RUN_NOWAIT) != 0; usleep(1000))
         if (kin_clock_ms(begun, kin_clock_now()) > CLOSE_MS) return false;
     return true;
 }
 
-static inline int close_world(void **state) {
-    world *w = *state;
+static inline int close_context(void **state) {
+    context *w = *state;
     for (int i = 0; i < w->n_ends; i++) {
         kin_link_close(w->ends[i].link, NULL);
         free(w->ends[i].bytes);
@@ -207,7 +207,7 @@ static inline void on_timer(uv_timer_t *timer) {
     (void)timer;
 }
 
-static inline void turn(world *w) {
+static inline void turn(context *w) {
     uv_timer_start(&w->timer, on_timer, 5, 0);
     uv_run(&w->loop, UV_RUN_ONCE);
 }
@@ -217,31 +217,31 @@ static inline void turn(world *w) {
         kin_time begun_ = kin_clock_now();                                                                                       \
         while (!(condition)) {                                                                                                   \
             turn(w);                                                                                                             \
-            if (kin_clock_ms(begun_, kin_clock_now()) > PATIENCE_MS)                                                             \
+            if (kin_clock_ms(begun_, kin_clock_now()) > TIMEOUT_MS)                                                              \
                 fail_msg("waited in vain for: %s; log:\n%sends:\n%s", #condition, log_text, ends_text);                          \
         }                                                                                                                        \
     } while (0)
 
-static inline void run_for(world *w, double ms) {
+static inline void run_for(context *w, double ms) {
     kin_time begun = kin_clock_now();
     while (kin_clock_ms(begun, kin_clock_now()) < ms) turn(w);
 }
 
-static inline void connect_end(world *w, end *e, const char *address, const kin_link_options *o) {
+static inline void connect_end(context *w, end *e, const char *address, const kin_link_options *o) {
     kin_err err;
     *e = (end){.w = w};
     assert_int_equal(kin_link_connect(&e->link, &w->loop, address, w->port, o, &callbacks, e, &err), 0);
 }
 
 // Connects `client` and returns the server's end of the same link.
-static inline end *connect_pair(world *w, end *client) {
+static inline end *connect_pair(context *w, end *client) {
     int n = w->n_ends;
     connect_end(w, client, "127.0.0.1", &w->o.link);
     RUN_UNTIL(w, client->is_open && w->n_ends == n + 1);
     return &w->ends[n];
 }
 
-static inline void close_end(world *w, end *e) {
+static inline void close_end(context *w, end *e) {
     kin_link_close(e->link, NULL);
     e->link = NULL;
     free(e->bytes);
@@ -253,7 +253,7 @@ static inline kin_link_sent send_bytes(end *e, kin_frame_type type, const void *
     return kin_link_send(e->link, type, 7, 1, &(kin_frame_part){bytes, n});
 }
 
-static inline void expect_frame(world *w, end *from, end *to, const char *text) {
+static inline void expect_frame(context *w, end *from, end *to, const char *text) {
     int n = to->n_frames;
     send_bytes(from, KIN_FRAME_STATUS, text, strlen(text));
     RUN_UNTIL(w, to->n_frames == n + 1);
@@ -270,7 +270,7 @@ typedef struct stranger {
     size_t n_read;
 } stranger;
 
-static inline stranger connect_stranger(world *w) {
+static inline stranger connect_stranger(context *w) {
     stranger s = {.fd = socket(AF_INET, SOCK_STREAM, 0)};
     struct sockaddr_in address = {.sin_family = AF_INET, .sin_port = htons(w->port)};
     address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
@@ -305,7 +305,7 @@ static inline void hear(stranger *s) {
 }
 
 // Connects with the key and completes the handshake. The stranger can then send arbitrary bytes.
-static inline stranger connect_insider(world *w, end **other) {
+static inline stranger connect_insider(context *w, end **other) {
     kin_err err;
     int n = w->n_ends;
     stranger s = connect_stranger(w);

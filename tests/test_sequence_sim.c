@@ -40,7 +40,7 @@ enum {
     N_VOCAB = 2,
     N_CTX = 768,
     N_BATCH = 64,
-    N_TEXTS = 5,
+    N_REQUESTS = 5,
     N_PARALLEL = 3,
     MAX_TOKENS = 400,
     N_FAULTS = 14,
@@ -49,14 +49,14 @@ enum {
     N_EMBD = 4, // 16 bits each, see put_rows
 };
 
-typedef struct text {
+typedef struct request {
     int32_t tokens[MAX_TOKENS], expected[MAX_TOKENS]; // both begin with the prompt
     int n_prompt, n, n_most;
     kin_sim_guesses guesses;
     bool is_done;
     kin_draft_source drafts;
     kin_generation *generation; // NULL: not submitted
-} text;
+} request;
 
 typedef struct cache {
     kin_kv *kv;
@@ -96,8 +96,8 @@ static struct {
     kin_head head;
     kin_scheduler *scheduler;
     kin_prefix_pages *prefix;
-    text texts[N_TEXTS];
-    int n_texts, draft_least;
+    request requests[N_REQUESTS];
+    int n_requests, draft_least;
     bool is_ahead; // sequences have several steps in flight
     cache caches[KIN_SIM_NODES];
     totals totals;
@@ -261,7 +261,7 @@ static void place(cache *c, const step *s, int64_t *cells, kin_kv_copies *copies
 
 static void take_pages(cache *c, step *s) {
     kin_err err;
-    int n = kin_kv_pages_take(c->pages, c->kv, &s->pages, &err);
+    int n = kin_kv_pages_handle(c->pages, c->kv, &s->pages, &err);
     if (n < 0) fail_msg("%s", err.text);
     if (n < s->n_good) s->n_good = n;
 }
@@ -577,27 +577,28 @@ int kin_head_receive(kin_head *h, const kin_head_meanwhile *meanwhile, uint64_t 
 }
 
 // No sequence has a draft model.
-void kin_draft_model_end(kin_draft_model *m, uint64_t text) {
-    (void)m, (void)text;
+void kin_draft_model_end(kin_draft_model *m, uint64_t request) {
+    (void)m, (void)request;
 }
 
-kin_draft_spent kin_draft_model_propose(kin_draft_model *m, const kin_draft_wish *wishes, int n, const kin_draft_limits *limits) {
-    (void)m, (void)wishes, (void)n, (void)limits;
+kin_draft_spent kin_draft_model_propose(kin_draft_model *m, const kin_draft_query *queries, int n,
+                                        const kin_draft_limits *limits) {
+    (void)m, (void)queries, (void)n, (void)limits;
     return (kin_draft_spent){0};
 }
 
-kin_draft_spent kin_draft_model_go_on(kin_draft_model *m, const kin_draft_wish *wishes, int n, const kin_draft_limits *limits) {
-    (void)m, (void)wishes, (void)n, (void)limits;
+kin_draft_spent kin_draft_model_go_on(kin_draft_model *m, const kin_draft_query *queries, int n, const kin_draft_limits *limits) {
+    (void)m, (void)queries, (void)n, (void)limits;
     return (kin_draft_spent){0};
 }
 
-int kin_draft_model_n_known(const kin_draft_model *m, const kin_draft_wish *wish) {
-    (void)m, (void)wish;
+int kin_draft_model_n_known(const kin_draft_model *m, const kin_draft_query *query) {
+    (void)m, (void)query;
     return 0;
 }
 
 // Not needed here.
-void kin_head_count_texts(kin_head *h, uint64_t n_begun, int n_running) {
+void kin_head_count_sequences(kin_head *h, uint64_t n_begun, int n_running) {
     (void)h, (void)n_begun, (void)n_running;
 }
 
@@ -615,7 +616,7 @@ kin_time kin_clock_now(void) {
     return t.w ? t.w->now + t.late : 1;
 }
 
-// ---- the world
+// ---- the simulated cluster
 
 static bool pump(void) {
     if (t.w->n_queue == 0 || t.w->queue[0].at >= END_MS * KIN_SIM_MS) return false;
@@ -631,7 +632,7 @@ static bool pump(void) {
 // ---- texts
 
 static int32_t next(void *user, float *logits) {
-    text *x = user;
+    request *x = user;
     int n_made = x->n - x->n_prompt;
     if (n_made == x->n_most) return KIN_GENERATION_NO_TOKEN;
     t.totals.n_written++;
@@ -639,7 +640,7 @@ static int32_t next(void *user, float *logits) {
 }
 
 static void ended(void *user, kin_generation_end how, const kin_err *why) {
-    text *x = user;
+    request *x = user;
     if (how == KIN_GENERATION_FAILED) fail_msg("%s", why->text);
     x->generation = NULL;
     if (how == KIN_GENERATION_CANCELLED) return;
@@ -649,13 +650,13 @@ static void ended(void *user, kin_generation_end how, const kin_err *why) {
 }
 
 static void propose(void *user, const int32_t *tokens, int n, int most, kin_draft *out) {
-    const text *x = user;
+    const request *x = user;
     assert_memory_equal(tokens, x->expected, (size_t)n * sizeof *tokens);
     kin_sim_guess(&x->guesses, x->expected, x->n_prompt + x->n_most, n, most, out);
 }
 
 // Submits a request from its beginning, as after a restart of the head.
-static void ask(text *x) {
+static void ask(request *x) {
     kin_generation_options o = {.prompt = x->tokens, .n_prompt = x->n_prompt, .next = next, .ended = ended, .user = x};
     kin_err err;
     x->n = x->n_prompt;
@@ -665,14 +666,14 @@ static void ask(text *x) {
 }
 
 static void ask_for_all(void) {
-    for (int i = 0; i < t.n_texts; i++) {
-        if (!t.texts[i].is_done && !t.texts[i].generation) ask(&t.texts[i]);
+    for (int i = 0; i < t.n_requests; i++) {
+        if (!t.requests[i].is_done && !t.requests[i].generation) ask(&t.requests[i]);
     }
 }
 
 // Sometimes cancels a request; it is submitted again later.
 static void cancel_one(void) {
-    text *x = &t.texts[kin_sim_below(t.w, (uint64_t)t.n_texts)];
+    request *x = &t.requests[kin_sim_below(t.w, (uint64_t)t.n_requests)];
     if (t.is_plain || kin_sim_is_calm(t.w) || !x->generation || kin_sim_below(t.w, 150) > 0) return;
     t.totals.n_cancelled++;
     kin_scheduler_cancel(t.scheduler, x->generation);
@@ -687,7 +688,7 @@ static void open_scheduler(void) {
     o.draft_least = t.draft_least;
     if (kin_scheduler_open(&t.scheduler, &o, &err) != 0) fail_msg("%s", err.text);
     t.head.life = t.w->nodes[KIN_SIM_HEAD].life;
-    for (int i = 0; i < t.n_texts; i++) t.texts[i].generation = NULL; // belonged to the previous process
+    for (int i = 0; i < t.n_requests; i++) t.requests[i].generation = NULL; // belonged to the previous process
     ask_for_all();
 }
 
@@ -707,8 +708,8 @@ static void close_scheduler(void) {
 }
 
 static bool all_done(void) {
-    for (int i = 0; i < t.n_texts; i++) {
-        if (!t.texts[i].is_done) return false;
+    for (int i = 0; i < t.n_requests; i++) {
+        if (!t.requests[i].is_done) return false;
     }
     return true;
 }
@@ -783,12 +784,12 @@ static void write_all(void) {
 
 static void make_texts(void) {
     uint64_t drafts = t.is_plain ? 0 : kin_sim_below(t.w, 4);
-    t.n_texts = 1 + (int)kin_sim_below(t.w, N_TEXTS);
+    t.n_requests = 1 + (int)kin_sim_below(t.w, N_REQUESTS);
     t.is_ahead = drafts == 1;
     t.draft_least = drafts > 1 ? (int)kin_sim_below(t.w, 12) : 0;
-    for (int i = 0; i < t.n_texts; i++) {
-        text *x = &t.texts[i];
-        *x = (text){.n_prompt = 1 + (int)kin_sim_below(t.w, 200), .n_most = 40 + (int)kin_sim_below(t.w, 120)};
+    for (int i = 0; i < t.n_requests; i++) {
+        request *x = &t.requests[i];
+        *x = (request){.n_prompt = 1 + (int)kin_sim_below(t.w, 200), .n_most = 40 + (int)kin_sim_below(t.w, 120)};
         x->guesses = (kin_sim_guesses){.seed = kin_rng_u64(&t.w->rng), .has_branches = kin_sim_below(t.w, 2)};
         x->guesses.most = drafts ? (int)kin_sim_below(t.w, 12) : 0;
         for (int k = 0; k < x->n_prompt; k++) x->tokens[k] = kin_sim_prompt_token(i, k);
@@ -796,11 +797,11 @@ static void make_texts(void) {
     }
 }
 
-static void set_up(kin_sim *w, kin_sim_totals *of_world, uint64_t seed) {
+static void set_up(kin_sim *w, kin_sim_totals *of_context, uint64_t seed) {
     kin_rng_seed(&w->rng, seed);
     w->n_nodes = 2 + (int)kin_sim_below(w, 5);
     w->calm_at = CALM_MS * KIN_SIM_MS;
-    w->totals = of_world;
+    w->totals = of_context;
     disks.w = w;
     disks.has_no_copies = t.never_has_copies || seed % 3 == 0;
     for (int i = 1; i < w->n_nodes; i++) disks.keeps_nothing[i] = !t.is_plain && kin_sim_below(w, 8) == 0;
@@ -833,17 +834,17 @@ static void tear_down(void) {
 }
 
 static void run_schedule(uint64_t seed, bool tells) {
-    static kin_sim_totals of_world;
+    static kin_sim_totals of_context;
     t.w = calloc(1, sizeof *t.w);
     assert_non_null(t.w);
     t.w->tells = tells;
     t.head = (kin_head){.next = 1, .done = 1};
     for (int i = 0; i < KIN_STEPS_IN_FLIGHT; i++) t.head.steps[i].number = UINT64_MAX;
-    set_up(t.w, &of_world, seed);
+    set_up(t.w, &of_context, seed);
     make_texts();
     write_all();
-    for (int i = 0; i < t.n_texts; i++) {
-        const text *x = &t.texts[i];
+    for (int i = 0; i < t.n_requests; i++) {
+        const request *x = &t.requests[i];
         if (!x->is_done) fail_msg("text %d has %d of %d tokens", i, x->n - x->n_prompt, x->n_most);
         assert_int_equal(x->n, x->n_prompt + x->n_most);
         assert_memory_equal(x->tokens, x->expected, (size_t)x->n * sizeof *x->tokens);
@@ -873,7 +874,7 @@ static uint64_t number_of(const char *name, uint64_t otherwise) {
     return getenv(name) ? strtoull(getenv(name), NULL, 10) : otherwise;
 }
 
-static void whatever_dies_a_text_is_that_of_an_undisturbed_run(void **state) {
+static void whatever_dies_a_sequence_is_that_of_an_undisturbed_run(void **state) {
     (void)state;
     if (getenv("KIN_SIM_SEED")) return run_schedule(number_of("KIN_SIM_SEED", 0), true);
     const uint64_t n = number_of("KIN_SIM_SEEDS", N_SCHEDULES), first = number_of("KIN_SIM_FIRST", 0);
@@ -926,7 +927,7 @@ static void lost_layers_are_computed_alone(void **state) {
 }
 
 int main(void) {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(whatever_dies_a_text_is_that_of_an_undisturbed_run),
+    const struct CMUnitTest tests[] = {cmocka_unit_test(whatever_dies_a_sequence_is_that_of_an_undisturbed_run),
                                        cmocka_unit_test(slow_pages_are_left), cmocka_unit_test(lost_layers_are_computed_alone)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -23,7 +23,7 @@ static inline bool has_port(int fd, uint16_t port, int (*name)(int fd, struct so
 
 // Makes the path to that port (`to`) or from it (`from`) drop packets above `most` bytes, TCP's header included, before they
 // are acknowledged. Affects this process's existing connections and, through its listening socket, those accepted later.
-static inline void narrow_way(uint16_t port, unsigned most, bool to, bool from) {
+static inline void narrow_path(uint16_t port, unsigned most, bool to, bool from) {
     struct sock_filter code[] = {BPF_STMT(BPF_LD | BPF_W | BPF_LEN, 0), BPF_JUMP(BPF_JMP | BPF_JGT | BPF_K, most, 0, 1),
                                  BPF_STMT(BPF_RET | BPF_K, 0), BPF_STMT(BPF_RET | BPF_K, UINT32_MAX)};
     struct sock_fprog filter = {.len = 4, .filter = code};
