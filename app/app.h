@@ -6,7 +6,7 @@
 #include <stdio.h>
 
 #include "app/options.h"
-#include "node/console.h"
+#include "cluster/console.h"
 
 typedef struct kin_command {
     const char *name;

@@ -87,6 +87,6 @@ static void on_bus_error(int sig, siginfo_t *info, void *context) {
 void kin_bus_error_watch(void) {
     struct sigaction action = {.sa_sigaction = on_bus_error, .sa_flags = SA_SIGINFO};
     sigemptyset(&action.sa_mask);
-    sigaddset(&action.sa_mask, SIGURG); // whose handler may leave this one (threads/interrupt.h)
+    sigaddset(&action.sa_mask, SIGURG); // whose handler may leave this one (sys/team/interrupt.h)
     sigaction(SIGBUS, &action, NULL);
 }

@@ -7,8 +7,8 @@
 #include <unistd.h>
 
 #include "app/app.h"
-#include "app/line_editor.h"
-#include "app/word_wrap.h"
+#include "app/terminal/line_editor.h"
+#include "app/terminal/word_wrap.h"
 #include "base/clock.h"
 
 typedef struct chat {

@@ -4,7 +4,7 @@
 #pragma once
 
 #include "app/conversation.h"
-#include "serve/chat_client.h"
+#include "serve/client/chat_client.h"
 
 typedef struct kin_chat_loop_options {
     kin_chat_client *client;

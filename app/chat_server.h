@@ -8,7 +8,7 @@
 // Owner and thread: the main thread.
 #pragma once
 
-#include "node/session.h"
+#include "cluster/session.h"
 
 typedef struct kin_chat_server kin_chat_server;
 

@@ -7,7 +7,7 @@
 #include "app/app.h"
 #include "net/address.h"
 #include "serve/server.h"
-#include "serve/tab_page.h"
+#include "serve/tabs/tab_page.h"
 
 struct kin_join_page {
     kin_server *server;

@@ -20,8 +20,8 @@
 
 #include "app/app.h"
 #include "base/clock.h"
+#include "cluster/identity.h"
 #include "cluster/join.h"
-#include "node/identity.h"
 
 static const char *const names[KIN_LOCAL_CLUSTER_DEVICES] = {"attic",   "kitchen", "cellar", "study",
                                                              "bedroom", "garage",  "hall",   "garden"};

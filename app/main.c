@@ -10,7 +10,7 @@
 #include "app/settings.h"
 #include "app/suggest.h"
 #include "base/log.h"
-#include "node/session.h"
+#include "cluster/session.h"
 
 const kin_command *const kin_commands[] = {&kin_command_demo,
                                            &kin_command_run,

@@ -3,7 +3,7 @@
 // Owner and thread: the computing thread.
 #pragma once
 
-#include "node/model_files.h"
+#include "cluster/model_files.h"
 #include "serve/loaded_model.h"
 #include "serve/server.h"
 

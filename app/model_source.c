@@ -8,9 +8,9 @@
 #include "app/app.h"
 #include "base/clock.h"
 #include "base/units.h"
+#include "cluster/model_needs.h"
 #include "engine/governor.h"
 #include "net/key.h"
-#include "node/model_needs.h"
 
 enum { SHOW_MS = 200 };
 

@@ -4,7 +4,7 @@
 // Thread: the command's.
 #pragma once
 
-#include "node/session.h"
+#include "cluster/session.h"
 #include "pull/pull.h"
 
 // Where this user's models are, and the file of the user's short names. The strings live until the next call.

@@ -2,7 +2,7 @@
 #pragma once
 
 #include "app/options.h"
-#include "node/session.h"
+#include "cluster/session.h"
 
 // Without a KIN_OPTION_END entry: for use inside a command's own table.
 enum { KIN_IDENTITY_N_OPTIONS = 5 };

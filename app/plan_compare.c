@@ -4,7 +4,7 @@
 #include <string.h>
 
 #include "app/plan_print.h"
-#include "app/table.h"
+#include "app/terminal/table.h"
 #include "pure/text/escape.h"
 
 int kin_plan_compare_make(kin_plan_compare *c, const kin_facts *facts, const kin_plan_options *options, kin_err *err) {

@@ -4,7 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "app/table.h"
+#include "app/terminal/table.h"
 #include "base/units.h"
 #include "pure/text/escape.h"
 

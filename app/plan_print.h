@@ -1,9 +1,9 @@
-// Prints a plan (node/plan_view.h) as a table and sentences. Stateless functions.
+// Prints a plan (observe/plan_view.h) as a table and sentences. Stateless functions.
 #pragma once
 
 #include <stdio.h>
 
-#include "node/plan_view.h"
+#include "observe/plan_view.h"
 
 void kin_plan_print(const kin_plan_view *view, FILE *file);
 

@@ -14,8 +14,8 @@
 #include "base/clock.h"
 #include "base/rng.h"
 #include "model/vocab_load.h"
-#include "pure/text/matcher.h"
-#include "pure/text/schema.h"
+#include "pure/grammar/matcher.h"
+#include "pure/grammar/schema.h"
 #include "sys/whole_file.h"
 
 enum { MAX_TOKENS = 151936, MAX_TIMES = 4000, MAX_LENGTH = 400 };

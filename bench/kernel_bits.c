@@ -1,5 +1,5 @@
-// Checks that every back-end of the CPU kernels that can run here computes the bits of the table (bits/bits.h): for an emulator
-// or WebAssembly, where the test libraries are not available. Exit 1: a back-end does not.
+// Checks that every back-end of the CPU kernels that can run here computes the bits of the table (testkit/bits/bits.h): for an
+// emulator or WebAssembly, where the test libraries are not available. Exit 1: a back-end does not.
 //
 //   kernel_bits [--write | --ways N]    --write: prints the scalar back-end's hashes of the cases, for the table
 //
@@ -9,7 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "bits/bits.h"
+#include "testkit/bits/bits.h"
 
 static int check(const kin_kernels *k) {
     int n = 0, n_wrong = 0;

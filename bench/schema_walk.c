@@ -14,10 +14,10 @@
 #include <string.h>
 
 #include "base/rng.h"
-#include "pure/text/matcher.h"
-#include "pure/text/reply_grammar.h"
-#include "pure/text/reply_parser.h"
-#include "pure/text/schema.h"
+#include "pure/chat/reply_grammar.h"
+#include "pure/chat/reply_parser.h"
+#include "pure/grammar/matcher.h"
+#include "pure/grammar/schema.h"
 #include "testkit/small_vocab.h"
 
 enum { MAX_TOKENS = 3000, FREE_TOKENS = 60 };

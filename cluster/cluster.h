@@ -7,7 +7,7 @@
 //   kin_cluster_begin ─► requests by kin_cluster_head ─► kin_cluster_end, repeatedly
 //
 // When a device is lost, the request fails with a sentence that names it. The cluster stays open: the next begin waits until a
-// ring of the remaining devices is up. node/compute_loop.h turns the loss into a pause.
+// ring of the remaining devices is up. cluster/compute_loop.h turns the loss into a pause.
 //
 // Owner and thread: the computing thread.
 #pragma once

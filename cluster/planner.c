@@ -11,7 +11,7 @@
 #include "base/log.h"
 #include "base/sentence.h"
 #include "base/units.h"
-#include "pure/plan/acceptance.h"
+#include "pure/papers/acceptance.h"
 #include "pure/plan/group_search.h"
 #include "pure/plan/prompt.h"
 #include "pure/plan/ring_order.h"

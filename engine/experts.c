@@ -9,7 +9,7 @@
 #include "base/clock.h"
 #include "pure/plan/expert_cache.h"
 #include "sys/pages.h"
-#include "threads/system.h"
+#include "sys/team/system.h"
 
 enum { HERE = 0, READING = -1 }; // states of a slot; others: the errno of a read that failed
 enum { NO_SLOT = -1 };

@@ -10,7 +10,7 @@
 //
 // Owner: one kin_weights. Threads: choose and find from threads that compute a graph; set_budget from any; the rest from the
 // computing thread between two runs. `mutex` guards the table of slots; places and states of slots are atomic, because find must
-// hold nothing: its thread may be interrupted (threads/interrupt.h).
+// hold nothing: its thread may be interrupted (sys/team/interrupt.h).
 #pragma once
 
 #include "engine/stream.h"

@@ -15,8 +15,8 @@
 #include "kernels/kernels.h"
 #include "model/blocks.h"
 #include "model/kernel_ops.h"
+#include "sys/team/team.h"
 #include "sys/tls.h"
-#include "threads/team.h"
 
 enum {
     MAX_OUTPUT_ROWS = 32, // rows of logits computed at once, because a vocabulary is wide

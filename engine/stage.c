@@ -5,8 +5,8 @@
 
 #include "base/clock.h"
 #include "model/kernel_ops.h"
-#include "threads/team.h"
-#include "threads/width.h"
+#include "sys/team/team.h"
+#include "sys/team/width.h"
 
 enum { WIDTHS = 16 }; // classes of graphs by their number of tokens: 1, 2 to 3, 4 to 7, ...
 

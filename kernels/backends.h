@@ -1,4 +1,4 @@
-// The back-ends compiled in, best first: KIN_BACKENDS(X) expands to X(name) for each. cmake/options.cmake has their flags.
+// The back-ends compiled in, best first: KIN_BACKENDS(X) expands to X(name) for each. tools/cmake/options.cmake has their flags.
 //
 // A WebAssembly module has only the back-ends that all its code was compiled for: an engine rejects a module with a single
 // instruction that it does not support, so there is no choice at run time.

@@ -1,4 +1,4 @@
-// The chat template of a GGUF file, as text for pure/text/jinja.h.
+// The chat template of a GGUF file, as text for pure/jinja/jinja.h.
 #pragma once
 
 #include "base/err.h"

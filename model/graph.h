@@ -11,7 +11,7 @@
 #include "kernels/kernels.h"
 #include "model/hparams.h"
 #include "model/weights.h"
-#include "threads/team.h"
+#include "sys/team/team.h"
 
 enum { KIN_GRAPH_ROUNDED = 4 };
 

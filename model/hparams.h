@@ -1,7 +1,7 @@
 // Hyper-parameters: a model's shape and arithmetic from its metadata, for all layers and for each of them.
 //
-// Plain data, read and checked once from the GGUF, const afterwards. All code above model/arch_*.c looks at this description and
-// at which weights a layer has, never at the family.
+// Plain data, read and checked once from the GGUF, const afterwards. All code above model/families/arch_*.c looks at this
+// description and at which weights a layer has, never at the family.
 #pragma once
 
 #include <stdbool.h>

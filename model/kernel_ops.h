@@ -2,7 +2,7 @@
 //
 // A node's work is cut into chunks that threads take one after the other, so a slow core does not delay the others. The result
 // never depends on which thread computes a chunk. A graph has either only such nodes, which kin's own threads compute
-// (threads/team.h), or only ggml's operators, apart from kin_op_sum.
+// (sys/team/team.h), or only ggml's operators, apart from kin_op_sum.
 //
 // Activations are rounded once for all matrices that read them: see kin_op_linear. Thread: the one that builds the graph. The
 // nodes' parameters, besides their tensors, are in the graph's kin_ops.

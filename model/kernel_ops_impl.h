@@ -4,7 +4,7 @@
 #include <stdatomic.h>
 
 #include "model/kernel_ops.h"
-#include "threads/team.h"
+#include "sys/team/team.h"
 
 enum {
     KIN_OP_TILE = 128,       // batch rows that are rounded and multiplied together
@@ -20,7 +20,7 @@ typedef struct kin_op_area {
     int64_t result_at, result_ld;
 } kin_op_area;
 
-// How a node is computed: it is cut into chunks that threads compute in any order (threads/team.h).
+// How a node is computed: it is cut into chunks that threads compute in any order (sys/team/team.h).
 typedef struct kin_op_run {
     // Returns the number of chunks; 0: there is nothing to do.
     int (*count)(const struct ggml_tensor *y, const struct kin_op *op, int n_threads);

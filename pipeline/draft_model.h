@@ -1,5 +1,5 @@
 // A draft model: a smaller model with the same vocabulary, entirely on this machine's CPU, that continues sequences by itself.
-// Its likeliest tokens form a draft (pure/text/draft.h); their probability is the draft's grade.
+// Its likeliest tokens form a draft (pure/sampling/draft.h); their probability is the draft's grade.
 //
 // It has its own KV cache, in which it follows the sequences: each call removes the tokens that were rejected, and reads the new
 // ones before it continues. While a step is verified it may continue as if its drafts were right (kin_draft_model_go_on); if they
@@ -16,8 +16,8 @@
 #pragma once
 
 #include "engine/shard.h"
-#include "pure/text/draft.h"
-#include "pure/text/vocab.h"
+#include "pure/sampling/draft.h"
+#include "pure/tokenizer/vocab.h"
 
 typedef struct kin_draft_model kin_draft_model;
 

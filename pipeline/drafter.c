@@ -3,7 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "pure/text/ngram_draft.h"
+#include "pure/sampling/ngram_draft.h"
 
 struct kin_drafter {
     kin_draft_source source;

@@ -6,7 +6,7 @@
 
 #include "base/err.h"
 #include "pipeline/prefix_pages.h"
-#include "pure/text/draft.h"
+#include "pure/sampling/draft.h"
 
 typedef struct kin_drafter kin_drafter;
 

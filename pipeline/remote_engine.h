@@ -1,5 +1,5 @@
 // A remote engine: computes in place of a member's own engine, somewhere that only the member can reach (a browser's tab,
-// serve/tab.h). Its interface is a worker's: the payloads of PLAN, STEP and PAGES.
+// serve/tabs/tab.h). Its interface is a worker's: the payloads of PLAN, STEP and PAGES.
 //
 // Owner: the caller that passes it to the member (kin_join_options). Thread: the computing thread calls its functions, which may
 // block.

@@ -11,11 +11,11 @@
 // there. When the budget is full, the youngest sequence is preempted and recomputed later. So load changes when a token arrives,
 // but never which token it is, as long as the kernels compute a row alike in every batch (kernels/kernels.h).
 //
-// A sequence may have a draft source (pure/text/draft.h) and use the shared draft model (pipeline/draft_model.h) or the model's
-// own draft block (pipeline/mtp_drafter.h), which compute on this thread before a step. The step then has drafted tokens behind
-// the sequence's last one, as many as pay off (pure/plan/speculation.h). next() is called for row after row while it returns what
-// was drafted; the next step removes the rejected tokens from the KV cache. So next() sees the same logits, in the same order, as
-// without drafts.
+// A sequence may have a draft source (pure/sampling/draft.h) and use the shared draft model (pipeline/draft_model.h) or the
+// model's own draft block (pipeline/mtp_drafter.h), which compute on this thread before a step. The step then has drafted tokens
+// behind the sequence's last one, as many as pay off (pure/plan/speculation.h). next() is called for row after row while it
+// returns what was drafted; the next step removes the rejected tokens from the KV cache. So next() sees the same logits, in the
+// same order, as without drafts.
 //
 //   kin_scheduler_submit ─► kin_scheduler_step, repeatedly ─► next() for each token ─► ended()
 //
@@ -26,7 +26,7 @@
 #include "pipeline/head.h"
 #include "pipeline/mtp_drafter.h"
 #include "pipeline/prefix_pages.h"
-#include "pure/text/draft.h"
+#include "pure/sampling/draft.h"
 
 typedef struct kin_scheduler kin_scheduler;
 typedef struct kin_generation kin_generation; // a sequence that was submitted

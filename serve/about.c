@@ -5,11 +5,11 @@
 #include <string.h>
 
 #include "base/hex.h"
+#include "cluster/model_files.h"
 #include "model/arch.h"
-#include "node/model_files.h"
+#include "serve/apis/ollama/ollama.h"
 #include "serve/json_out.h"
 #include "serve/model_names.h"
-#include "serve/ollama.h"
 #include "serve/refuse.h"
 #include "serve/server_json.h"
 #include "sys/sha256.h"

@@ -4,7 +4,7 @@
 // Thread: the loop's.
 #pragma once
 
-#include "node/model_files.h"
+#include "cluster/model_files.h"
 #include "serve/call.h"
 
 typedef struct kin_about {

@@ -8,9 +8,9 @@
 
 #include <uv.h>
 
+#include "serve/apis/llama/infill.h"
 #include "serve/choice.h"
-#include "serve/http_exchange.h"
-#include "serve/infill.h"
+#include "serve/http/http_exchange.h"
 #include "serve/lane.h"
 #include "serve/model_names.h"
 #include "serve/prepare.h"

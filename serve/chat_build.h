@@ -5,7 +5,7 @@
 #include <jansson.h>
 
 #include "pure/text/text_buffer.h"
-#include "serve/fields.h"
+#include "serve/request/fields.h"
 
 // A message of the assistant under construction: several parts, items or blocks of the client's API make one message.
 typedef struct kin_chat_turn {

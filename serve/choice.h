@@ -4,9 +4,9 @@
 // Owner: a call (serve/call.h). Thread: the loop's.
 #pragma once
 
-#include "pure/text/detok.h"
-#include "pure/text/reply_parser.h"
-#include "pure/text/stop_words.h"
+#include "pure/chat/reply_parser.h"
+#include "pure/chat/stop_words.h"
+#include "pure/tokenizer/detok.h"
 #include "serve/service.h"
 #include "serve/writer.h"
 

@@ -4,7 +4,7 @@
 #include <string.h>
 
 #include "net/address.h"
-#include "node/plan_view.h"
+#include "observe/plan_view.h"
 #include "observe/status_json.h"
 #include "sys/highs.h"
 #include "sys/memory.h"

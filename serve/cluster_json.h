@@ -6,7 +6,7 @@
 
 #include <jansson.h>
 
-#include "node/session.h"
+#include "cluster/session.h"
 #include "serve/service.h"
 
 // Returns the state of a standalone machine; free it. NULL: out of memory.

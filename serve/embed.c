@@ -6,9 +6,9 @@
 
 #include "base/clock.h"
 #include "model/arch.h"
-#include "serve/embeddings.h"
+#include "serve/apis/ollama/ollama.h"
+#include "serve/apis/openai/embeddings.h"
 #include "serve/json_out.h"
-#include "serve/ollama.h"
 #include "serve/refuse.h"
 
 typedef struct embed embed;

@@ -9,7 +9,7 @@
 #include <uv.h>
 
 #include "model/model.h"
-#include "serve/http_exchange.h"
+#include "serve/http/http_exchange.h"
 #include "serve/lane.h"
 #include "serve/model_names.h"
 #include "serve/prompt.h"

@@ -10,7 +10,7 @@
 // Owner: the caller of open. Threads: as stated at each function.
 #pragma once
 
-#include "node/model_files.h"
+#include "cluster/model_files.h"
 #include "serve/loaded_model.h"
 
 typedef struct kin_model_host kin_model_host;

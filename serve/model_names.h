@@ -5,7 +5,7 @@
 #include <stdbool.h>
 
 #include "base/str.h"
-#include "serve/api_error.h"
+#include "serve/request/api_error.h"
 
 typedef struct kin_model_names {
     const char *own;           // the name in answers

@@ -7,7 +7,7 @@
 #include <uv.h>
 
 #include "base/clock.h"
-#include "node/model_files.h"
+#include "cluster/model_files.h"
 
 typedef struct kin_model_scan kin_model_scan;
 

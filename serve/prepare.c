@@ -5,9 +5,9 @@
 #include <string.h>
 #include <uv.h>
 
-#include "pure/text/gbnf.h"
-#include "pure/text/grammar_tokens.h"
-#include "pure/text/schema.h"
+#include "pure/grammar/gbnf.h"
+#include "pure/grammar/grammar_tokens.h"
+#include "pure/grammar/schema.h"
 
 enum { LEAST_CHECKED = 1 << 20 }; // bytes of a text; shorter texts are tokenized without a check
 

@@ -6,8 +6,8 @@
 
 #include "base/log.h"
 #include "model/chat_template.h"
-#include "pure/text/detok.h"
-#include "pure/text/jinja.h"
+#include "pure/jinja/jinja.h"
+#include "pure/tokenizer/detok.h"
 
 // For models without a template: concatenates the messages.
 static const char plain_template[] = "{% for m in messages %}{{ m.content }}\n{% endfor %}";

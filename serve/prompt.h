@@ -4,9 +4,9 @@
 // borrowed.
 #pragma once
 
-#include "node/session.h"
-#include "pure/text/tool_format.h"
-#include "serve/request.h"
+#include "cluster/session.h"
+#include "pure/chat/tool_format.h"
+#include "serve/request/request.h"
 
 typedef struct kin_prompter kin_prompter;
 

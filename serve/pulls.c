@@ -6,9 +6,9 @@
 #include <string.h>
 
 #include "pull/known_models.h"
-#include "serve/fields.h"
 #include "serve/json_out.h"
 #include "serve/refuse.h"
+#include "serve/request/fields.h"
 
 static const char lines_type[] = "application/x-ndjson", document_type[] = "application/json; charset=utf-8";
 

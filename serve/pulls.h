@@ -9,9 +9,9 @@
 
 #include <uv.h>
 
-#include "node/model_files.h"
+#include "cluster/model_files.h"
 #include "pull/pull.h"
-#include "serve/http_exchange.h"
+#include "serve/http/http_exchange.h"
 
 typedef struct kin_pulls kin_pulls;
 

@@ -1,6 +1,6 @@
 #include "serve/refuse.h"
 
-#include "serve/openai_json.h"
+#include "serve/apis/openai/openai_json.h"
 
 void kin_begin_stream(kin_http_exchange *x, const kin_api_format *format) {
     kin_http_add_header(x, "Cache-Control", "no-cache");

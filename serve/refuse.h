@@ -3,7 +3,7 @@
 // Thread: the loop's.
 #pragma once
 
-#include "serve/http_exchange.h"
+#include "serve/http/http_exchange.h"
 #include "serve/writer.h"
 
 // The data of an exchange (kin_http_set_data): the object that answers it.

@@ -6,7 +6,7 @@
 
 #include <stdbool.h>
 
-#include "pure/text/reply_parser.h" // kin_reply_event
+#include "pure/chat/reply_parser.h" // kin_reply_event
 #include "pure/text/text_buffer.h"
 
 typedef struct kin_reply_item {

@@ -5,8 +5,8 @@
 
 #include "base/log.h"
 #include "pure/text/escape.h"
-#include "serve/ollama.h"
-#include "serve/openai_json.h"
+#include "serve/apis/ollama/ollama.h"
+#include "serve/apis/openai/openai_json.h"
 #include "serve/refuse.h"
 
 static const kin_time LONGEST_WAIT_NS = UINT64_C(600000000000); // the time that OpenAI's SDKs wait for an answer

@@ -10,6 +10,7 @@
 
 #include "base/log.h"
 #include "serve/about.h"
+#include "serve/apis/llama/slots.h"
 #include "serve/events.h"
 #include "serve/json_out.h"
 #include "serve/lane.h"
@@ -18,9 +19,8 @@
 #include "serve/pulls.h"
 #include "serve/refuse.h"
 #include "serve/router.h"
-#include "serve/slots.h"
-#include "serve/tab_page.h"
-#include "serve/tabs.h"
+#include "serve/tabs/tab_page.h"
+#include "serve/tabs/tabs.h"
 #include "serve/utility.h"
 #include "serve/webui.h"
 

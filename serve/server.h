@@ -7,9 +7,9 @@
 #pragma once
 
 #include "pull/pull.h"
-#include "serve/access.h"
 #include "serve/call.h"
-#include "serve/http.h"
+#include "serve/http/access.h"
+#include "serve/http/http.h"
 #include "serve/model_host.h"
 
 typedef struct kin_server kin_server;

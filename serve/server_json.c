@@ -3,7 +3,7 @@
 #include <string.h>
 
 #include "serve/json_out.h"
-#include "serve/settings.h"
+#include "serve/request/settings.h"
 
 static json_t *text_json(const char *text) {
     return text ? kin_json_text((kin_str){text, strlen(text)}) : json_string("");

@@ -6,7 +6,7 @@
 #include <string.h>
 
 #include "base/clock.h"
-#include "node/compute_loop.h"
+#include "cluster/compute_loop.h"
 #include "sys/cond.h"
 
 enum { WEIGH_NS = 1000000000, LOOK_NS = 100000000 }; // LOOK_NS: interval for checking whether to stop when there is no work

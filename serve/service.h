@@ -12,11 +12,11 @@
 
 #include <stdatomic.h>
 
-#include "node/session.h"
+#include "cluster/session.h"
 #include "pipeline/scheduler.h"
-#include "pure/text/constraint.h"
-#include "pure/text/sampler.h"
-#include "pure/text/thinking_budget.h"
+#include "pure/chat/thinking_budget.h"
+#include "pure/sampling/constraint.h"
+#include "pure/sampling/sampler.h"
 #include "serve/shared_grammar.h"
 
 typedef struct kin_service kin_service;
@@ -40,7 +40,7 @@ typedef struct kin_job_options {
     bool has_drawn_probs;        // report the probabilities that the sampler draws from, not the model's
     bool echoes;                 // with n_probs: report those of the prompt's tokens, too
     int tag;                     // for kin_service_erase and kin_service_read_sequence
-    bool restores;               // restores a slot (serve/slots.h): the prompt only, without a sampler
+    bool restores;               // restores a slot (serve/apis/llama/slots.h): the prompt only, without a sampler
     kin_pooling pooling;         // not NONE: generates nothing and returns a vector
     kin_sampler *sampler;        // NULL with pooling
     kin_shared_grammar *grammar; // NULL: none, also for the next three

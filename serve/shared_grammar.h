@@ -1,7 +1,7 @@
 // A grammar that several jobs use. Any thread may share it and release it; the last owner frees the grammar.
 #pragma once
 
-#include "pure/text/grammar.h"
+#include "pure/grammar/grammar.h"
 
 typedef struct kin_shared_grammar kin_shared_grammar;
 

@@ -3,12 +3,12 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "serve/apis/anthropic/messages.h"
+#include "serve/apis/llama/text_tools.h"
+#include "serve/apis/openai/openai_json.h"
+#include "serve/apis/responses/responses.h"
 #include "serve/json_out.h"
-#include "serve/messages.h"
-#include "serve/openai_json.h"
 #include "serve/refuse.h"
-#include "serve/responses.h"
-#include "serve/text_tools.h"
 
 enum { MAX_TOKENIZED = 8 << 20 }; // bytes of a text
 

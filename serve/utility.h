@@ -6,7 +6,7 @@
 
 #include <uv.h>
 
-#include "serve/http_exchange.h"
+#include "serve/http/http_exchange.h"
 #include "serve/lane.h"
 #include "serve/prepare.h"
 

@@ -6,7 +6,7 @@
 // Plain functions; exchanges belong to the loop's thread.
 #pragma once
 
-#include "serve/http_exchange.h"
+#include "serve/http/http_exchange.h"
 
 typedef struct kin_webui_file {
     const char *name, *type; // "main.js", its Content-Type

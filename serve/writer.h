@@ -4,10 +4,10 @@
 // Pure translation: no I/O, no threads; times and ids are arguments. Owner and thread: the loop's.
 #pragma once
 
-#include "pure/text/draft.h"
-#include "pure/text/reply_parser.h" // kin_reply_event
+#include "pure/chat/reply_parser.h" // kin_reply_event
+#include "pure/sampling/draft.h"
 #include "pure/text/text_buffer.h"
-#include "serve/request.h"
+#include "serve/request/request.h"
 
 // A token with its probability, and the likeliest alternatives.
 typedef struct kin_token_prob {
@@ -94,6 +94,6 @@ typedef struct kin_api_format {
     void (*error)(const kin_api_error *error, kin_text_buffer *out);
 } kin_api_format;
 
-extern const kin_api_format kin_format_chat, kin_format_completions, kin_format_native; // serve/format_*.c
+extern const kin_api_format kin_format_chat, kin_format_completions, kin_format_native; // serve/apis/*/format_*.c
 extern const kin_api_format kin_format_responses, kin_format_messages;                  // Responses, Anthropic
 extern const kin_api_format kin_format_ollama_chat, kin_format_ollama_generate;

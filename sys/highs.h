@@ -3,7 +3,7 @@
 
 #include <stdbool.h>
 
-#include "pure/plan/ilp.h"
+#include "pure/papers/ilp.h"
 
 // True if this program was built with HiGHS.
 bool kin_highs_is_there(void);

@@ -5,6 +5,6 @@
 // i. For every value of w_i the best n_i is found by trying all; then dynamic programming over the sum.
 #pragma once
 
-#include "pure/plan/ilp.h"
+#include "pure/papers/ilp.h"
 
 kin_ilp_solver kin_ilp_small;

@@ -3,7 +3,7 @@
 
 #include <jansson.h>
 
-#include "pure/text/value.h"
+#include "pure/jinja/value.h"
 
 // Strings are borrowed from the JSON and count as input. Returns NULL if the heap has an error.
 kin_value *json_value(kin_values *values, const json_t *json);

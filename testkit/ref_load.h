@@ -7,7 +7,7 @@
 
 #include "base/err.h"
 #include "model/gguf.h"
-#include "ref/model.h"
+#include "testkit/ref/model.h"
 
 // Tensors point into the gguf, which must stay open. The shapes are not checked: kin_ref_session_open does that.
 int kin_ref_load(kin_ref_model *model, const kin_gguf *gguf, kin_err *err);

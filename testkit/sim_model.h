@@ -6,7 +6,7 @@
 #pragma once
 
 #include "engine/kv.h"
-#include "pure/text/draft.h"
+#include "pure/sampling/draft.h"
 
 enum { KIN_SIM_MOST_LAYERS = 16 };
 

@@ -8,8 +8,8 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "pure/text/byte_alphabet.h"
-#include "pure/text/vocab.h"
+#include "pure/tokenizer/byte_alphabet.h"
+#include "pure/tokenizer/vocab.h"
 
 enum {
     SMALL_SPM_BYTES = 3,

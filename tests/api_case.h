@@ -15,7 +15,7 @@
 #include <string.h>
 
 #include "base/rng.h"
-#include "serve/request.h"
+#include "serve/request/request.h"
 #include "serve/writer.h"
 
 typedef int translate_function(json_t **out, const json_t *body, kin_api_error *err);

@@ -2,10 +2,10 @@
 // allocations than that. Each failure must give an error message or be compensated for; nothing may leak; and the last run, in
 // which no allocation fails, must succeed.
 //
-// Included by one file of each program test_no_memory_*, which cmake/options.cmake links with --wrap. Allocations inside shared
-// libraries are not counted and never fail. jansson is the exception: it is made to use these functions, and fails too unless
-// failing_standby_json is set, because its parser (2.14) reads beyond a token that outgrows its buffer when memory runs out.
-// Allocations of other threads never fail.
+// Included by one file of each program test_no_memory_*, which tools/cmake/options.cmake links with --wrap. Allocations inside
+// shared libraries are not counted and never fail. jansson is the exception: it is made to use these functions, and fails too
+// unless failing_standby_json is set, because its parser (2.14) reads beyond a token that outgrows its buffer when memory runs
+// out. Allocations of other threads never fail.
 #pragma once
 
 #include <setjmp.h>

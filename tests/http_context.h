@@ -13,8 +13,8 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "serve/access.h"
-#include "serve/http.h"
+#include "serve/http/access.h"
+#include "serve/http/http.h"
 
 enum { OPEN_MOST = 64, HANG_S = 240 };
 

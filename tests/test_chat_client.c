@@ -15,7 +15,7 @@
 #include <unistd.h>
 
 #include "base/clock.h"
-#include "serve/chat_client.h"
+#include "serve/client/chat_client.h"
 #include "sys/certificate.h"
 #include "sys/tls.h"
 

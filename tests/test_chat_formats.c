@@ -13,10 +13,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "pure/text/chat/derive.h"
-#include "pure/text/chat/trial.h"
+#include "pure/chat/derive.h"
+#include "pure/chat/tool_format.h"
+#include "pure/chat/trial.h"
 #include "pure/text/json.h"
-#include "pure/text/tool_format.h"
 
 static kin_str str(const char *text) {
     return (kin_str){text, strlen(text)};

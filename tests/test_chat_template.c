@@ -10,7 +10,7 @@
 #include <string.h>
 
 #include "model/chat_template.h"
-#include "pure/text/jinja.h"
+#include "pure/jinja/jinja.h"
 #include "testkit/gguf_write.h"
 
 static void templates_are_found_by_name(void **state) {

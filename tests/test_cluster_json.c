@@ -11,7 +11,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "node/facts_file.h"
+#include "observe/facts_file.h"
 #include "serve/cluster_json.h"
 
 static const char *text_of(const json_t *o, const char *key) {

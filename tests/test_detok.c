@@ -10,8 +10,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "pure/text/detok.h"
 #include "pure/text/utf8.h"
+#include "pure/tokenizer/detok.h"
 #include "testkit/small_vocab.h"
 
 #define REPLACEMENT "\xef\xbf\xbd"

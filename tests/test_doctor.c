@@ -14,7 +14,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "node/doctor_impl.h"
+#include "cluster/doctor/doctor_impl.h"
 #include "sys/whole_file.h"
 
 static char root[64];

@@ -20,11 +20,11 @@
 #include <unistd.h>
 
 #include "model/embed.h"
-#include "ref/forward.h"
 #include "sys/memory.h"
 #include "testkit/head_eval.h"
 #include "testkit/logits.h"
 #include "testkit/model_gen.h"
+#include "testkit/ref/forward.h"
 #include "testkit/ref_load.h"
 #include "testkit/runner.h"
 

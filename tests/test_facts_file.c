@@ -12,9 +12,9 @@
 #include <math.h>
 #include <unistd.h>
 
-#include "node/facts_fields.h"
-#include "node/facts_file.h"
-#include "node/facts_links.h"
+#include "observe/facts_fields.h"
+#include "observe/facts_file.h"
+#include "observe/facts_links.h"
 #include "testkit/paper_clusters.h"
 #include "testkit/plan_random.h"
 

@@ -9,7 +9,7 @@
 #include <ctype.h>
 #include <math.h>
 
-#include "serve/openai_json.h"
+#include "serve/apis/openai/openai_json.h"
 #include "tests/api_case.h"
 
 #define MESSAGES "'messages':[{'role':'user','content':'Hi'}]"

@@ -12,9 +12,9 @@
 #include <string.h>
 
 #include "base/rng.h"
-#include "pure/text/gbnf.h"
-#include "pure/text/grammar_tokens.h"
-#include "pure/text/matcher.h"
+#include "pure/grammar/gbnf.h"
+#include "pure/grammar/grammar_tokens.h"
+#include "pure/grammar/matcher.h"
 #include "pure/text/utf8.h"
 #include "pure/text/utf8_ranges.h"
 #include "testkit/sanitized.h"

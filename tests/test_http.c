@@ -5,7 +5,7 @@
 #include <sys/socket.h>
 #include <sys/un.h>
 
-#include "serve/http_request.h"
+#include "serve/http/http_request.h"
 
 // ---- requests and responses
 

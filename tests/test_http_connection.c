@@ -9,8 +9,8 @@
 #include <string.h>
 
 #include "pure/text/text_buffer.h"
-#include "serve/http.h"
-#include "serve/http_connection.h"
+#include "serve/http/http.h"
+#include "serve/http/http_connection.h"
 
 typedef struct context {
     kin_http_service service;

@@ -1,4 +1,4 @@
-// The identity of a process (node/identity.h): a process holds the lock on its id file as long as it lives.
+// The identity of a process (cluster/identity.h): a process holds the lock on its id file as long as it lives.
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -15,7 +15,7 @@
 #include <unistd.h>
 
 #include "base/log.h"
-#include "node/identity.h"
+#include "cluster/identity.h"
 #include "sys/process.h"
 
 static char dir[] = "/tmp/kin-test-identity-XXXXXX", key_file[64];

@@ -13,7 +13,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "pure/text/jinja.h"
+#include "pure/jinja/jinja.h"
 #include "testkit/json_value.h"
 #include "testkit/sanitized.h"
 

@@ -1,4 +1,4 @@
-// Compares the estimated cost of parsed JSON (serve/json_cost.h) with the memory that jansson allocates.
+// Compares the estimated cost of parsed JSON (serve/http/json_cost.h) with the memory that jansson allocates.
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -11,7 +11,7 @@
 #include <string.h>
 
 #include "pure/text/text_buffer.h"
-#include "serve/json_cost.h"
+#include "serve/http/json_cost.h"
 #include "testkit/os.h"
 
 static size_t n_held, n_most;

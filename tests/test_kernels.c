@@ -10,9 +10,9 @@
 #include <ggml.h>
 
 #include "base/rng.h"
-#include "bits/bits.h"
 #include "kernels/kernels.h"
 #include "kernels/panel.h"
+#include "testkit/bits/bits.h"
 
 enum { ROWS_MAX = 37, BATCH = 70, COLUMNS_MAX = 896 };
 

@@ -1,4 +1,4 @@
-// The limit on losses of a ring (node/losses.h).
+// The limit on losses of a ring (cluster/losses.h).
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -6,7 +6,7 @@
 
 #include <cmocka.h>
 
-#include "node/losses.h"
+#include "cluster/losses.h"
 
 static void five_in_a_row_are_borne(void **state) {
     (void)state;

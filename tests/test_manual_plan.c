@@ -1,4 +1,4 @@
-// Plans by rule and by hand (pure/plan/manual_plan.h), and plan files (node/plan_file.h).
+// Plans by rule and by hand (pure/plan/manual_plan.h), and plan files (observe/plan_file.h).
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -11,7 +11,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "node/plan_file.h"
+#include "observe/plan_file.h"
 
 #define GB ((uint64_t)1 << 30)
 

@@ -1,4 +1,4 @@
-// Anthropic's messages API (serve/messages.h, kin_format_messages): translated bodies, events and documents.
+// Anthropic's messages API (serve/apis/anthropic/messages.h, kin_format_messages): translated bodies, events and documents.
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -6,7 +6,7 @@
 
 #include <cmocka.h>
 
-#include "serve/messages.h"
+#include "serve/apis/anthropic/messages.h"
 #include "tests/api_case.h"
 
 #define USER "'messages':[{'role':'user','content':'Hi'}]"

@@ -13,7 +13,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "node/demo_model.h"
+#include "cluster/demo_model.h"
 #include "serve/model_host.h"
 #include "sys/cond.h"
 #include "sys/whole_file.h"

@@ -8,9 +8,9 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "cluster/model_needs.h"
 #include "engine/shard.h"
 #include "model/model.h"
-#include "node/model_needs.h"
 #include "sys/whole_file.h"
 
 #define DEMO KIN_SOURCE_DIR "/assets/demo.gguf"

@@ -8,8 +8,8 @@
 
 #include <string.h>
 
-#include "pure/text/jinja.h"
-#include "pure/text/named_templates.h"
+#include "pure/chat/named_templates.h"
+#include "pure/jinja/jinja.h"
 #include "testkit/json_value.h"
 
 static void expect_printed(const char *name, const char *expected) {

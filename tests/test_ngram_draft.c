@@ -1,4 +1,4 @@
-// Drafts by n-gram lookup (pure/text/ngram_draft.h).
+// Drafts by n-gram lookup (pure/sampling/ngram_draft.h).
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -7,7 +7,7 @@
 #include <cmocka.h>
 
 #include "base/rng.h"
-#include "pure/text/ngram_draft.h"
+#include "pure/sampling/ngram_draft.h"
 
 static kin_ngram_draft *open_draft(void) {
     kin_ngram_draft *d;

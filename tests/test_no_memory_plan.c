@@ -4,7 +4,7 @@
 
 #include <stdio.h>
 
-#include "node/facts_file.h"
+#include "observe/facts_file.h"
 #include "pure/plan/scheduler.h"
 #include "pure/proto/member.h"
 #include "pure/proto/membership.h"

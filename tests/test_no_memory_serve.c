@@ -6,16 +6,16 @@
 
 #include <stdio.h>
 
-#include "serve/access.h"
-#include "serve/chat_stream.h"
-#include "serve/http.h"
-#include "serve/http_client.h"
-#include "serve/http_connection.h"
+#include "serve/apis/anthropic/messages.h"
+#include "serve/apis/llama/text_tools.h"
+#include "serve/apis/ollama/ollama.h"
+#include "serve/apis/responses/responses.h"
+#include "serve/client/chat_stream.h"
+#include "serve/client/http_client.h"
+#include "serve/http/access.h"
+#include "serve/http/http.h"
+#include "serve/http/http_connection.h"
 #include "serve/loaded_model.h"
-#include "serve/messages.h"
-#include "serve/ollama.h"
-#include "serve/responses.h"
-#include "serve/text_tools.h"
 #include "serve/writer.h"
 #include "testkit/silent_console.h"
 

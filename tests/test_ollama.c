@@ -1,4 +1,4 @@
-// Ollama's API (serve/ollama.h, kin_format_ollama_chat and _generate): bodies in, lines and documents out.
+// Ollama's API (serve/apis/ollama/ollama.h, kin_format_ollama_chat and _generate): bodies in, lines and documents out.
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -6,7 +6,7 @@
 
 #include <cmocka.h>
 
-#include "serve/ollama.h"
+#include "serve/apis/ollama/ollama.h"
 #include "tests/api_case.h"
 
 static kin_ollama_kind kind; // of the last translation

@@ -12,8 +12,8 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "bits/bits.h"
 #include "kernels/kernels.h"
+#include "testkit/bits/bits.h"
 #include "testkit/head_eval.h"
 #include "testkit/logits.h"
 #include "testkit/model_gen.h"
@@ -129,7 +129,7 @@ static void every_number_of_threads_gives_the_same_bits(void **state) {
     }
 }
 
-// The order of additions is the same in all back-ends, inside kernels (bits/bits.h) and between the kernels of a layer.
+// The order of additions is the same in all back-ends, inside kernels (testkit/bits/bits.h) and between the kernels of a layer.
 static void logits_have_the_bits_of_the_table(void **state) {
     (void)state;
     for (int i = 0; i < N_FAMILIES; i++) {

@@ -1,4 +1,4 @@
-// The acceptance rule as published (pure/plan/acceptance.h), with the numbers of the thesis.
+// The acceptance rule as published (pure/papers/acceptance.h), with the numbers of the thesis.
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -8,7 +8,7 @@
 
 #include <math.h>
 
-#include "pure/plan/acceptance.h"
+#include "pure/papers/acceptance.h"
 
 static kin_acceptance_options o;
 

@@ -9,7 +9,7 @@
 #include <math.h>
 #include <string.h>
 
-#include "pure/plan/halda_cost.h"
+#include "pure/papers/halda_cost.h"
 #include "pure/plan/latency.h"
 #include "pure/plan/scheduler.h"
 #include "testkit/ilp_small.h"

@@ -8,7 +8,7 @@
 
 #include <string.h>
 
-#include "pure/text/pretokenizer.h"
+#include "pure/tokenizer/pretokenizer.h"
 
 typedef struct joined {
     char text[512];

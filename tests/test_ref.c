@@ -13,11 +13,11 @@
 #include <ggml-backend.h>
 #include <ggml.h>
 
-#include "ref/dequant.h"
-#include "ref/forward.h"
 #include "testkit/gguf_write.h"
 #include "testkit/logits.h"
 #include "testkit/random_rows.h"
+#include "testkit/ref/dequant.h"
+#include "testkit/ref/forward.h"
 #include "testkit/ref_load.h"
 #include "tests/null_malloc.h"
 

@@ -10,8 +10,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "pure/chat/reply_parser.h"
 #include "pure/text/json.h"
-#include "pure/text/reply_parser.h"
 
 static kin_str str(const char *text) {
     return (kin_str){text, strlen(text)};

@@ -12,7 +12,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "serve/request.h"
+#include "serve/request/request.h"
 
 typedef int parse_request(kin_request *out, json_t *body, const kin_request_defaults *defaults, kin_api_error *err);
 

@@ -1,4 +1,4 @@
-// OpenAI's responses (serve/responses.h, kin_format_responses): bodies in, events and documents out.
+// OpenAI's responses (serve/apis/responses/responses.h, kin_format_responses): bodies in, events and documents out.
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -6,7 +6,7 @@
 
 #include <cmocka.h>
 
-#include "serve/responses.h"
+#include "serve/apis/responses/responses.h"
 #include "tests/api_case.h"
 
 // Removes the fields that a response repeats, which have their own tests, and the fields that are the same in all bodies.

@@ -15,8 +15,8 @@
 
 #include "base/clock.h"
 #include "pure/text/text_buffer.h"
-#include "serve/http.h"
-#include "serve/http_connection.h"
+#include "serve/http/http.h"
+#include "serve/http/http_connection.h"
 #include "serve/refuse.h"
 #include "serve/router.h"
 #include "testkit/silent_console.h"

@@ -13,9 +13,9 @@
 #include <string.h>
 
 #include "base/rng.h"
-#include "pure/text/constraint.h"
-#include "pure/text/portable_exp.h"
-#include "pure/text/sampler.h"
+#include "pure/sampling/constraint.h"
+#include "pure/sampling/portable_exp.h"
+#include "pure/sampling/sampler.h"
 #include "testkit/small_vocab.h"
 
 enum { MAX_VOCAB = 1000 };

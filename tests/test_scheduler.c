@@ -15,7 +15,7 @@
 #include "base/rng.h"
 #include "model/vocab_load.h"
 #include "pipeline/scheduler.h"
-#include "pure/text/sampler.h"
+#include "pure/sampling/sampler.h"
 #include "testkit/model_gen.h"
 #include "testkit/thread_ring.h"
 

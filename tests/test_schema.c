@@ -12,10 +12,10 @@
 #include <string.h>
 
 #include "base/rng.h"
+#include "pure/grammar/matcher.h"
+#include "pure/grammar/schema.h"
+#include "pure/grammar/schema_number.h"
 #include "pure/text/json.h"
-#include "pure/text/matcher.h"
-#include "pure/text/schema.h"
-#include "pure/text/schema_number.h"
 
 static kin_str str(const char *text) {
     return (kin_str){text, strlen(text)};

@@ -736,7 +736,7 @@ static void settle(void) {
     t.is_settled = true;
 }
 
-// Runs steps until the ring is lost, all requests are done, or a better plan waits, like node/compute_loop.c.
+// Runs steps until the ring is lost, all requests are done, or a better plan waits, like cluster/compute_loop.c.
 static void write_texts(void) {
     bool busy = true;
     kin_err err;

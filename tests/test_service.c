@@ -13,11 +13,11 @@
 #include <string.h>
 
 #include "base/rng.h"
-#include "ref/dequant.h"
-#include "ref/forward.h"
 #include "serve/service.h"
 #include "sys/cond.h"
 #include "testkit/logits.h"
+#include "testkit/ref/dequant.h"
+#include "testkit/ref/forward.h"
 #include "testkit/ref_load.h"
 #include "testkit/silent_console.h"
 

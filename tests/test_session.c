@@ -1,4 +1,4 @@
-// A clustered session (node/session.h): failures at its start, and the context of its pages.
+// A clustered session (cluster/session.h): failures at its start, and the context of its pages.
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -11,7 +11,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "node/session.h"
+#include "cluster/session.h"
 #include "testkit/silent_console.h"
 #include "tests/small_cluster.h"
 

@@ -1,4 +1,4 @@
-// The line on a terminal that says what the program waits for (app/terminal.c).
+// The line on a terminal that says what the program waits for (app/terminal/terminal.c).
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -12,7 +12,7 @@
 #include <termios.h>
 #include <unistd.h>
 
-#include "app/terminal.c"
+#include "app/terminal/terminal.c"
 #include "pure/text/utf8.h"
 
 atomic_bool kin_app_stop;

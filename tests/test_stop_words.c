@@ -10,7 +10,7 @@
 #include <string.h>
 
 #include "base/rng.h"
-#include "pure/text/stop_words.h"
+#include "pure/chat/stop_words.h"
 
 enum { MAX_TEXT = 4096 };
 

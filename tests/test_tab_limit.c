@@ -1,4 +1,4 @@
-// The time limit of a tab for a step (serve/tab_limit.h).
+// The time limit of a tab for a step (serve/tabs/tab_limit.h).
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -6,7 +6,7 @@
 
 #include <cmocka.h>
 
-#include "serve/tab_limit.h"
+#include "serve/tabs/tab_limit.h"
 
 static const uint64_t MB = 1000000;
 

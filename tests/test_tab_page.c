@@ -10,7 +10,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "serve/tab_page.h"
+#include "serve/tabs/tab_page.h"
 
 enum { MAX_SCRIPTS = 40 << 10, MAX_GPU_SCRIPTS = 28 << 10, MAX_ENGINE = 1200 << 10 }; // bytes of all files of each kind
 
@@ -27,7 +27,7 @@ static void every_file_of_the_folder_is_in_the_program(void **state) {
     for (struct dirent *e; (e = readdir(folder));) {
         char name[300];
         snprintf(name, sizeof name, "page/%s", e->d_name);
-        if (e->d_name[0] != '.' && !find(name)) fail_msg("%s is not in the table of serve/tab_page.c", name);
+        if (e->d_name[0] != '.' && !find(name)) fail_msg("%s is not in the table of serve/tabs/tab_page.c", name);
     }
     closedir(folder);
     assert_non_null(find("engine.js"));

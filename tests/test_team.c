@@ -12,8 +12,8 @@
 
 #include <cmocka.h>
 
-#include "threads/interrupt.h"
-#include "threads/team.h"
+#include "sys/team/interrupt.h"
+#include "sys/team/team.h"
 
 #ifdef KIN_INTERRUPTS
 #include <linux/membarrier.h>

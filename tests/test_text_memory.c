@@ -13,13 +13,13 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "pure/text/constraint.h"
-#include "pure/text/detok.h"
-#include "pure/text/reply_grammar.h"
-#include "pure/text/sampler.h"
-#include "pure/text/schema.h"
-#include "pure/text/stop_words.h"
-#include "pure/text/tokenizer.h"
+#include "pure/chat/reply_grammar.h"
+#include "pure/chat/stop_words.h"
+#include "pure/grammar/schema.h"
+#include "pure/sampling/constraint.h"
+#include "pure/sampling/sampler.h"
+#include "pure/tokenizer/detok.h"
+#include "pure/tokenizer/tokenizer.h"
 #include "testkit/sanitized.h"
 #include "testkit/small_vocab.h"
 

@@ -3,10 +3,10 @@
 
 #include <math.h>
 
-#include "serve/embeddings.h"
-#include "serve/infill.h"
+#include "serve/apis/llama/infill.h"
+#include "serve/apis/llama/text_tools.h"
+#include "serve/apis/openai/embeddings.h"
 #include "serve/server_json.h"
-#include "serve/text_tools.h"
 
 static const kin_request_defaults *defaults(void) {
     static kin_request_defaults d;

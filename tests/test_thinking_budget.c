@@ -1,4 +1,4 @@
-// The budget of reasoning tokens (pure/text/thinking_budget.h): which tokens count, and when it forces the end.
+// The budget of reasoning tokens (pure/chat/thinking_budget.h): which tokens count, and when it forces the end.
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -8,7 +8,7 @@
 
 #include <string.h>
 
-#include "pure/text/thinking_budget.h"
+#include "pure/chat/thinking_budget.h"
 
 static const int32_t end[] = {7, 8};
 

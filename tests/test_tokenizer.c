@@ -14,9 +14,9 @@
 #include "base/clock.h"
 #include "base/rng.h"
 #include "model/vocab_load.h"
-#include "pure/text/detok.h"
-#include "pure/text/merger.h"
-#include "pure/text/tokenizer.h"
+#include "pure/tokenizer/detok.h"
+#include "pure/tokenizer/merger.h"
+#include "pure/tokenizer/tokenizer.h"
 #include "testkit/sanitized.h"
 #include "testkit/small_vocab.h"
 

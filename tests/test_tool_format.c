@@ -12,9 +12,9 @@
 #include <string.h>
 
 #include "base/rng.h"
-#include "pure/text/constraint.h"
+#include "pure/chat/tool_format.h"
+#include "pure/sampling/constraint.h"
 #include "pure/text/json.h"
-#include "pure/text/tool_format.h"
 #include "testkit/small_vocab.h"
 
 #define TEMPLATES KIN_SOURCE_DIR "/../shared/templates/"

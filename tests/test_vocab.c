@@ -11,7 +11,7 @@
 #include <string.h>
 
 #include "model/vocab_load.h"
-#include "pure/text/tokenizer.h"
+#include "pure/tokenizer/tokenizer.h"
 #include "testkit/gguf_write.h"
 #include "testkit/small_vocab.h"
 

@@ -1,4 +1,5 @@
-// serve/websocket.h: messages arrive whole however their bytes are cut, and a client's protocol violation ends the connection.
+// serve/http/websocket.h: messages arrive whole however their bytes are cut, and a client's protocol violation ends the
+// connection.
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -9,7 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "serve/websocket.h"
+#include "serve/http/websocket.h"
 
 enum { MAX = 300, ROOM = 4096 };
 

@@ -6,7 +6,7 @@
 
 #include <cmocka.h>
 
-#include "threads/width.h"
+#include "sys/team/width.h"
 
 enum { US = 1000, MS = 1000 * US };
 static const uint64_t second = 1000 * (uint64_t)MS;

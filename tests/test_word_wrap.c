@@ -1,4 +1,4 @@
-// A model's output wrapped between words for a terminal (app/word_wrap.h).
+// A model's output wrapped between words for a terminal (app/terminal/word_wrap.h).
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -8,8 +8,8 @@
 
 #include <string.h>
 
-#include "app/text_layout.c"
-#include "app/word_wrap.c"
+#include "app/terminal/text_layout.c"
+#include "app/terminal/word_wrap.c"
 
 static char shown[4096];
 

@@ -15,7 +15,7 @@
 #pragma once
 
 #include "pure/plan/scheduler.h"
-#include "pure/text/draft.h"
+#include "pure/sampling/draft.h"
 
 typedef struct kin_draft_gain {
     double plain_s;                         // TPOT without the draft model

@@ -11,9 +11,9 @@
 // plan->tpot_s from it. The same facts and options give the same plan.
 #pragma once
 
+#include "pure/papers/halda_cost.h"
+#include "pure/papers/ilp.h"
 #include "pure/plan/facts.h"
-#include "pure/plan/halda_cost.h"
-#include "pure/plan/ilp.h"
 #include "pure/plan/plan.h"
 
 typedef struct kin_plan_options {

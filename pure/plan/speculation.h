@@ -7,9 +7,9 @@
 // tokens. The k likeliest drafted tokens are the best k, since a token's chance never exceeds that of the token before it; the
 // best k has the largest E / T(r + k). None are verified if that is less than 5 % above r / T(r).
 //
-// In a tree of drafts (pure/text/draft.h) several tokens may follow the same one. The first is right with its chance a, the next
-// one with (1 - a) times its own, and so on; so the likeliest tokens also form the best tree. A branch is a sequence of its own
-// in the KV cache, so a step has at most KIN_DRAFT_MAX_BRANCHES of them; if rows are expensive or the source is certain, the
+// In a tree of drafts (pure/sampling/draft.h) several tokens may follow the same one. The first is right with its chance a, the
+// next one with (1 - a) times its own, and so on; so the likeliest tokens also form the best tree. A branch is a sequence of its
+// own in the KV cache, so a step has at most KIN_DRAFT_MAX_BRANCHES of them; if rows are expensive or the source is certain, the
 // likeliest tokens form a chain.
 //
 // T comes from recent steps (in seconds, on any kind of machine: computing, disks, hops): interpolated between measured numbers
@@ -45,7 +45,7 @@
 #include <stdbool.h>
 
 #include "base/err.h"
-#include "pure/text/draft.h"
+#include "pure/sampling/draft.h"
 
 enum {
     KIN_SPECULATION_MAX_ROWS = KIN_DRAFT_MAX + 1,

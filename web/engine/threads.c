@@ -2,8 +2,8 @@
 
 #include <stdlib.h>
 
-#include "threads/system.h"
-#include "threads/team_impl.h"
+#include "sys/team/system.h"
+#include "sys/team/team_impl.h"
 #include "web/exports.h"
 
 static kin_team team = {.most_threads = 1};

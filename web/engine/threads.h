@@ -2,7 +2,7 @@
 // (web/engine_thread.js).
 #pragma once
 
-#include "threads/team.h"
+#include "sys/team/team.h"
 
 // Sets the number of threads, including the caller (initially 1): helpers 1 .. n - 1 must be running. Call between jobs. Returns
 // the team.

@@ -1,0 +1,183 @@
+// kin info: describes a model file and its memory requirements.
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "app/app.h"
+#include "app/model_source.h"
+#include "app/option_tables.h"
+#include "base/units.h"
+#include "cluster/session.h"
+#include "engine/kv.h"
+#include "model/arch.h"
+#include "pure/text/escape.h"
+#include "sys/memory.h"
+
+typedef struct info_options {
+    kin_session_options session;
+    bool all;
+} info_options;
+
+enum { N_INFO_OPTIONS = 3, MAX_TYPES = 256 };
+
+static void fill_info_table(info_options *o, kin_option table[N_INFO_OPTIONS]) {
+    o->session = kin_session_options_defaults();
+    o->session.console = &kin_app_console;
+    const kin_option own[N_INFO_OPTIONS] = {
+        {KIN_OPTION_STRING, "model", 'm', &o->session.model, "FILE", "GGUF model (default: the built-in demo model)", 0, 0},
+        {KIN_OPTION_FLAG, "all", 'a', &o->all, NULL, "show all metadata and tensors", 0, 0},
+        {0},
+    };
+    memcpy(table, own, sizeof own);
+}
+
+static void print_types(const kin_gguf *gguf) {
+    uint64_t bytes[MAX_TYPES] = {0}, total = 0;
+    for (size_t i = 0; i < kin_gguf_n_tensors(gguf); i++) {
+        const kin_gguf_tensor *t = kin_gguf_tensor_at(gguf, i);
+        if (t->type < MAX_TYPES) bytes[t->type] += t->n_bytes;
+        total += t->n_bytes;
+    }
+    char size[32];
+    printf("weights      %s\n", kin_size_format(total, size, sizeof size));
+    for (int type = 0; type < MAX_TYPES; type++) {
+        if (!bytes[type]) continue;
+        printf("  %-10s %10s  %5.1f %%\n", kin_gguf_type_name(type), kin_size_format(bytes[type], size, sizeof size),
+               100.0 * (double)bytes[type] / (double)total);
+    }
+}
+
+// A model whose experts do not all fit: what a part of them needs. Routers prefer some experts and texts use the same ones again
+// soon, so what a token needs is there at least as often as an expert is in memory.
+static void print_experts(const kin_model *m, uint64_t weights) {
+    static const int shares[] = {50, 75, 98};
+    char size[32];
+    uint64_t experts = 0;
+    for (int il = 0; il < m->hp.n_layer; il++)
+        for (int id = 0; id < KIN_W_COUNT; id++)
+            experts += m->layers[il].w[id] && kin_weight_is_experts((kin_weight)id) ? m->layers[il].w[id]->n_bytes : 0;
+    if (experts == 0) return;
+    printf("of these     %s of experts. In memory,", kin_size_format(experts, size, sizeof size));
+    for (int i = 0; i < 3; i++)
+        printf("%s %d %% of them need %s", i ? "," : "", shares[i],
+               kin_size_format(weights - experts + experts / 100 * (uint64_t)shares[i], size, sizeof size));
+    printf("; a token finds its experts there at least as often\n");
+}
+
+static void print_needs(const kin_model *m) {
+    enum { N_BATCH = 512 };
+    char a[32], b[32], c[32];
+    kin_kv_options kv = {.windows = kin_windows_one(0, m->hp.n_layer, 0), .n_ctx = 4096, .type = GGML_TYPE_F16};
+    if (kv.n_ctx > m->hp.n_ctx_train) kv.n_ctx = m->hp.n_ctx_train;
+    const uint64_t per_token = kin_kv_bytes(&m->hp, &kv) - kin_kv_states_bytes(&m->hp, &kv.windows, kv.n_ctx);
+    kv.window = kin_kv_window_of(&m->hp, kv.n_ctx, N_BATCH, 1);
+    kin_memory mem = kin_memory_read();
+    uint64_t states = kin_kv_states_bytes(&m->hp, &kv.windows, kv.n_ctx), kv_bytes = kin_kv_bytes(&m->hp, &kv), weights = 0;
+    for (size_t i = 0; i < kin_gguf_n_tensors(m->gguf); i++) weights += kin_gguf_tensor_at(m->gguf, i)->n_bytes;
+    if (m->input_embd) weights -= m->input_embd->n_bytes; // its rows are read singly
+    printf("per token    %s of weights read; %s of KV cache (f16)\n", kin_size_format(kin_model_bytes_per_token(m), a, sizeof a),
+           kin_size_format(per_token / (uint64_t)kv.n_ctx, b, sizeof b));
+    if (kv.window.n_blocks > 0)
+        printf("window       %d tokens in some layers, which keep %d of the context's %d\n", kv.window.size,
+               kv.window.n_blocks * KIN_KV_CELLS, kv.n_ctx);
+    if (states > 0)
+        printf("per sequence %s of states of recurrent layers; %d sequences can have them\n",
+               kin_size_format(states / (uint64_t)kin_kv_n_states(&m->hp, kv.n_ctx), a, sizeof a),
+               kin_kv_n_states(&m->hp, kv.n_ctx));
+    if (kin_kv_checkpoint_gap(&m->hp, &kv) > 0)
+        printf("checkpoints  %s of states on disk, every %d tokens and at the ends of turns\n",
+               kin_size_format(kin_kv_checkpoint_bytes(&m->hp, &kv), a, sizeof a), kin_kv_checkpoint_gap(&m->hp, &kv));
+    printf("needs        %s of weights in memory to run at full speed, %s for a context of %d\n",
+           kin_size_format(weights, a, sizeof a), kin_size_format(kv_bytes, b, sizeof b), kv.n_ctx);
+    print_experts(m, weights);
+    printf("this machine %s available: %s\n", kin_size_format(mem.available, c, sizeof c),
+           weights + kv_bytes < mem.available ? "it fits" : "it does not fit; the rest is read from disk for every token");
+}
+
+static void print_draft_block(const kin_model *m) {
+    kin_draft_block block;
+    kin_err why;
+    char size[32];
+    if (!kin_draft_block_is_in(m)) return;
+    const bool drafts = kin_draft_block_open(&block, m, &why) == 0;
+    if (drafts)
+        printf("drafts       by a block for multi-token prediction, %s\n",
+               kin_size_format(kin_model_layer_bytes(&block.view, 0), size, sizeof size));
+    else
+        printf("drafts       none: %s\n", why.text);
+    if (drafts) kin_draft_block_close(&block);
+}
+
+static void print_model(const kin_model *m, const char *name, const kin_vocab *vocab, const kin_err *vocab_err) {
+    static const char *const kinds[] = {
+        [KIN_VOCAB_SPM] = "SentencePiece", [KIN_VOCAB_BPE] = "byte-level BPE", [KIN_VOCAB_SPACED_BPE] = "BPE of characters"};
+    const kin_hparams *hp = &m->hp;
+    char size[32], shown[1024];
+    printf("model        %s\n", kin_escape(shown, sizeof shown, name, strlen(name)));
+    printf("family       %s (%s)\n", hp->arch->name, hp->arch->title);
+    printf("parameters   %.3g billion\n", (double)kin_model_n_params(m) / 1e9);
+    printf("layers       %d of width %d; %d heads (%d for keys and values) of %d; feed-forward %d\n", hp->n_layer, hp->n_embd,
+           hp->n_head, hp->n_head_kv, hp->head_dim, hp->n_expert ? hp->n_ff_exp : hp->n_ff);
+    if (hp->n_expert) printf("experts      %d, of which a token uses %d\n", hp->n_expert, hp->n_expert_used);
+    printf("layer bytes  %s\n", kin_size_format(kin_model_layer_bytes(m, hp->n_layer / 2), size, sizeof size));
+    printf("context      %d tokens in training\n", hp->n_ctx_train);
+    if (vocab)
+        printf("vocabulary   %d tokens (%s)\n", hp->n_vocab, kinds[kin_vocab_get_kind(vocab)]);
+    else
+        printf("vocabulary   %d tokens; not usable for text: %s\n", hp->n_vocab,
+               kin_escape(shown, sizeof shown, vocab_err->text, strlen(vocab_err->text)));
+    print_draft_block(m);
+    print_types(m->gguf);
+    print_needs(m);
+}
+
+static void print_all(const kin_gguf *gguf) {
+    char text[256], name[1024], value[4 * sizeof text];
+    printf("\n");
+    for (size_t i = 0; i < kin_gguf_n_meta(gguf); i++) {
+        kin_str key = kin_gguf_meta_key(gguf, i);
+        kin_gguf_meta_text(gguf, i, text, sizeof text);
+        printf("%s = %s\n", kin_escape(name, sizeof name, key.at, key.len), kin_escape(value, sizeof value, text, strlen(text)));
+    }
+    printf("\n");
+    for (size_t i = 0; i < kin_gguf_n_tensors(gguf); i++) {
+        const kin_gguf_tensor *t = kin_gguf_tensor_at(gguf, i);
+        printf("%-40s %-8s %lld", kin_escape(name, sizeof name, t->name.at, t->name.len), kin_gguf_type_name(t->type),
+               (long long)t->ne[0]);
+        for (int d = 1; d < t->n_dims; d++) printf(" x %lld", (long long)t->ne[d]);
+        printf("\n");
+    }
+}
+
+static int command_info(int argc, char **argv) {
+    info_options o = {0};
+    kin_option table[N_INFO_OPTIONS];
+    kin_err err;
+    kin_session s = {0};
+    const char *operand = NULL;
+    fill_info_table(&o, table);
+    if (kin_options_parse((kin_option_tables){table}, argc, argv, &operand, &err) != 0 ||
+        kin_session_end_parsing(&o.session, operand, &err) != 0)
+        return kin_app_usage("info", &err);
+    if (kin_model_source_resolve(&o.session, &err) != 0) return kin_app_fail(&err);
+    if (kin_session_open_model(&s, &o.session, &err) != 0) return kin_app_fail(&err);
+    print_model(&s.model, s.model_name, s.vocab, &s.vocab_err);
+    if (o.all) print_all(s.model.gguf);
+    kin_session_close(&s);
+    return KIN_EXIT_OK;
+}
+
+static void with_info_options(void (*use)(kin_option_tables tables, void *user), void *user) {
+    info_options o = {0};
+    kin_option table[N_INFO_OPTIONS];
+    fill_info_table(&o, table);
+    use((kin_option_tables){table}, user);
+}
+
+const kin_command kin_command_info = {
+    .name = "info",
+    .args = "MODEL",
+    .summary = "describe a model file and its memory needs",
+    .run = command_info,
+    .options = with_info_options,
+};

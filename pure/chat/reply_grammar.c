@@ -1,0 +1,549 @@
+#include "pure/chat/reply_grammar.h"
+
+#include <string.h>
+
+#include "pure/chat/reply_grammar_impl.h"
+#include "pure/grammar/schema.h"
+#include "pure/grammar/schema_combine.h"
+#include "pure/grammar/schema_string.h"
+#include "pure/text/utf8.h"
+
+void kin_reply_put(kin_reply_writer *w, const char *text) {
+    kin_text_put(w->line, text, strlen(text));
+}
+
+static void put_literal(kin_reply_writer *w, kin_str text) {
+    if (text.len == 0) return;
+    kin_schema_put_literal(text, w->line);
+    kin_reply_put(w, " ");
+}
+
+// ---- marks
+
+// Returns the control token whose name the text begins with, the longest one.
+static int32_t control_token_at(const kin_reply_writer *w, const char *text, size_t *len) {
+    for (*len = strnlen(text, KIN_CHAT_MAX_MARK); w->vocab && *len > 1; --*len) {
+        int32_t id = kin_vocab_find(w->vocab, text, *len);
+        if (id != KIN_TOKEN_NONE && kin_vocab_type(w->vocab, id) == KIN_TOKEN_CONTROL) return id;
+    }
+    return KIN_TOKEN_NONE;
+}
+
+void kin_reply_put_mark(kin_reply_writer *w, const char *mark) {
+    const char *begin = mark;
+    for (const char *at = mark;;) {
+        size_t len = 1;
+        int32_t id = *at ? control_token_at(w, at, &len) : KIN_TOKEN_NONE;
+        bool is_line = *at == '\n', is_number = *at == KIN_MARK_DIGITS[0];
+        if (*at && id == KIN_TOKEN_NONE && !is_line && !is_number) {
+            at++;
+            continue;
+        }
+        put_literal(w, (kin_str){begin, (size_t)(at - begin)});
+        if (!*at) return;
+        if (id != KIN_TOKEN_NONE)
+            kin_text_print(w->line, "<[%d]> ", (int)id);
+        else
+            kin_reply_put(w, is_number ? "[0-9]{1,3} " : "ws ");
+        for (at += id != KIN_TOKEN_NONE ? len : 1; is_line && kin_is_space(*at);) at++;
+        begin = at;
+    }
+}
+
+void kin_reply_end_rule(kin_reply_writer *w, const char *name) {
+    kin_text_print(w->gbnf, "%s ::= ", name);
+    kin_text_put(w->gbnf, w->line->at, w->line->len);
+    kin_text_print(w->gbnf, "\n");
+    w->line->len = 0;
+}
+
+// ---- text without certain strings, which share their first character. A string counts up to the next occurrence of that
+// character in it
+
+typedef struct words {
+    char at[2][KIN_CHAT_MAX_MARK];
+    size_t n;
+} words;
+
+static int char_len(const char *at) {
+    return kin_utf8_len(at, strlen(at)) > 0 ? kin_utf8_len(at, strlen(at)) : 1;
+}
+
+// Writes a character of a class.
+static void put_member(kin_reply_writer *w, const char *at) {
+    kin_text_print(w->line, "%s%.*s", strchr("[]\\-^", *at) ? "\\" : "", char_len(at), at);
+}
+
+// Writes what may follow the first `at` bytes of the strings, up to the next occurrence of the first character.
+static void put_other_ends(kin_reply_writer *w, char without[][KIN_CHAT_MAX_MARK], size_t n, size_t at) {
+    kin_reply_put(w, "(\"\" | [^");
+    put_member(w, without[0]);
+    for (size_t i = 0; i < n; i++) put_member(w, without[i] + at);
+    kin_reply_put(w, "] [^");
+    put_member(w, without[0]);
+    kin_reply_put(w, "]*");
+    for (size_t i = 0; i < n;) { // strings with the same next character are adjacent
+        size_t end = i + 1, len = (size_t)char_len(without[i] + at);
+        while (end < n && memcmp(without[end] + at, without[i] + at, len) == 0) end++;
+        if (without[i][at + len]) {
+            kin_reply_put(w, " | ");
+            put_literal(w, (kin_str){without[i] + at, len});
+            put_other_ends(w, without + i, end - i, at + len);
+        }
+        i = end;
+    }
+    kin_reply_put(w, ")");
+}
+
+// Adds a mark, which text then must not contain. One that begins with a control token cannot be in text.
+static void add_word(const kin_reply_writer *w, words *words, const char *mark) {
+    size_t len;
+    if (!mark[0] || words->n == 2 || control_token_at(w, mark, &len) != KIN_TOKEN_NONE) return;
+    if (words->n == 1 && mark[0] != words->at[0][0]) return;
+    size_t n = (size_t)char_len(mark);
+    while (mark[n] && mark[n] != mark[0] && mark[n] != '\n') n++;
+    memcpy(words->at[words->n], mark, n);
+    words->at[words->n++][n] = 0;
+}
+
+static void put_text_without_words(kin_reply_writer *w, words *words) {
+    if (words->n == 0) {
+        kin_reply_put(w, ".* ");
+        return;
+    }
+    kin_reply_put(w, "[^");
+    put_member(w, words->at[0]);
+    kin_reply_put(w, "]* (");
+    put_literal(w, (kin_str){words->at[0], (size_t)char_len(words->at[0])});
+    if (words->at[0][char_len(words->at[0])]) put_other_ends(w, words->at, words->n, (size_t)char_len(words->at[0]));
+    kin_reply_put(w, ")");
+    kin_reply_put(w, words->at[0][char_len(words->at[0])] ? "* " : "{0} ");
+}
+
+void kin_reply_put_text_without(kin_reply_writer *w, const char *mark) {
+    words words = {.n = 0};
+    add_word(w, &words, mark);
+    put_text_without_words(w, &words);
+}
+
+// ---- arguments
+
+// Writes the schema with "type": "object", which tools often omit. Returns false if it is not a schema of objects.
+static bool make_object_schema(kin_str schema, kin_text_buffer *out) {
+    kin_json json;
+    bool ok = false;
+    if (kin_json_parse(&json, schema.at, schema.len, NULL) != 0) return false;
+    const kin_json_value *type = kin_json_get(&json, json.values, "type", 4), *root = json.values;
+    const char *brace = memchr(schema.at, '{', schema.len);
+    if (root->kind == KIN_JSON_OBJECT && root->n > 0 && brace) {
+        ok = !type || (type->kind == KIN_JSON_STRING && type->text.len == 6 && memcmp(type->text.at, "object", 6) == 0);
+        kin_text_print(out, type ? "{" : "{\"type\":\"object\",");
+        kin_text_put(out, brace + 1, schema.len - (size_t)(brace + 1 - schema.at));
+    } else {
+        ok = root->kind == KIN_JSON_TRUE || (root->kind == KIN_JSON_OBJECT && root->n == 0);
+        kin_text_print(out, "%s", KIN_SCHEMA_ANY_OBJECT);
+    }
+    kin_json_fini(&json);
+    return ok && !out->failed;
+}
+
+void kin_reply_note_relaxed(kin_reply_writer *w, const kin_reply_tool *tool, kin_str what) {
+    kin_text_buffer *to = w->rules->relaxed;
+    bool is_place = what.len > 0 && what.at[0] == '#';
+    if (!to || to->len + tool->name.len + what.len > KIN_SCHEMA_MAX_RELAXED) return;
+    kin_text_print(to, "%stools.", to->len > 0 ? "; " : "");
+    kin_text_put(to, tool->name.at, tool->name.len);
+    kin_text_print(to, is_place ? "" : " (");
+    kin_text_put(to, what.at, what.len);
+    if (!is_place) kin_text_print(to, ")");
+}
+
+int kin_reply_put_schema(kin_reply_writer *w, const kin_json *json, const kin_json_value *schema, const kin_schema_text *text,
+                         const kin_reply_tool *tool, const char *instead) {
+    size_t len = w->gbnf->len, line_len = w->line->len;
+    uint32_t n_rules = w->to->n_rules;
+    kin_text_buffer relaxed = {0}, name = {0};
+    kin_err why = {KIN_REPLY_TOO_LARGE};
+    int rc = KIN_FAIL;
+    kin_text_print(&name, "tools.");
+    kin_text_put(&name, tool->name.at, tool->name.len);
+    w->to->name = kin_text_str(&name);
+    if (tool->strict || !w->any_arguments)
+        rc = kin_schema_put_rules(json, schema, text, tool->strict ? NULL : &relaxed, w->line, w->to,
+                                  tool->strict ? w->err : &why);
+    w->to->name = (kin_str){NULL, 0};
+    kin_text_fini(&name);
+    if (rc == 0 && relaxed.len > 0) kin_reply_note_relaxed(w, tool, (kin_str){relaxed.at, relaxed.len});
+    kin_text_fini(&relaxed);
+    if (rc == 0 || tool->strict) return rc;
+    kin_reply_note_relaxed(w, tool, (kin_str){why.text, strlen(why.text)});
+    w->gbnf->len = len;
+    w->line->len = line_len;
+    w->to->n_rules = n_rules;
+    kin_reply_put(w, instead);
+    return 0;
+}
+
+static int put_arguments(kin_reply_writer *w, const kin_reply_tool *tool) {
+    static const char no_object[] = "its parameters are not a JSON schema of an object";
+    kin_text_buffer schema = {0};
+    kin_json json;
+    int rc = 0;
+    if (tool->parameters.len == 0) {
+        kin_reply_put(w, "object ");
+        return 0;
+    }
+    bool ok = make_object_schema(tool->parameters, &schema) && kin_json_parse(&json, schema.at, schema.len, NULL) == 0;
+    if (ok) {
+        rc = kin_reply_put_schema(w, &json, json.values, NULL, tool, "object");
+        kin_json_fini(&json);
+    } else if (tool->strict) {
+        rc = kin_err_set(w->err, "%s", no_object);
+    } else {
+        kin_reply_note_relaxed(w, tool, (kin_str){no_object, sizeof no_object - 1});
+        kin_reply_put(w, "object");
+    }
+    kin_reply_put(w, " ");
+    kin_text_fini(&schema);
+    return rc;
+}
+
+// ---- calls in JSON
+
+int kin_reply_name_tool(kin_reply_writer *w, const kin_reply_tool *tool) {
+    return kin_err_prefix(w->err, "tool %.*s", (int)tool->name.len, tool->name.at);
+}
+
+static void put_key(kin_reply_writer *w, const char *key) {
+    kin_text_print(w->line, "\"\\\"%s\\\"\" ws \":\" ws ", key);
+}
+
+static void put_json_literal(kin_reply_writer *w, kin_str text) {
+    kin_text_buffer json = {0};
+    kin_json_write_string(text, &json);
+    if (json.failed) w->line->failed = true;
+    put_literal(w, kin_text_str(&json));
+    kin_text_fini(&json);
+}
+
+static int put_objects(kin_reply_writer *w) {
+    const kin_reply_rules *r = w->rules;
+    const kin_chat_format *f = w->format;
+    kin_reply_put(w, "\"{\" ws ");
+    if (f->id_key[0] && f->id_first) {
+        put_key(w, f->id_key);
+        kin_reply_put(w, "\"\\\"\" [0-9]{1,3} \"\\\"\" ws \",\" ws ");
+    }
+    if (f->name_key[0]) put_key(w, f->name_key);
+    kin_reply_put(w, "(");
+    for (size_t i = 0; i < r->n_tools; i++) {
+        if (i > 0) kin_reply_put(w, "| ");
+        put_json_literal(w, r->tools[i].name);
+        kin_reply_put(w, f->name_key[0] ? "ws \",\" ws " : "ws \":\" ws ");
+        if (f->name_key[0]) put_key(w, f->arguments_key);
+        if (put_arguments(w, &r->tools[i]) != 0) return kin_reply_name_tool(w, &r->tools[i]);
+    }
+    kin_reply_put(w, ") ws ");
+    if (f->id_key[0] && !f->id_first) {
+        kin_reply_put(w, "(\",\" ws ");
+        put_key(w, f->id_key);
+        kin_reply_put(w, "\"\\\"\" [a-zA-Z0-9]{9} \"\\\"\" ws)? ");
+    }
+    kin_reply_put(w, "\"}\" ");
+    return 0;
+}
+
+// Names that are not quoted have no white space and no character that begins a mark after them.
+static int check_names(kin_reply_writer *w) {
+    const kin_chat_format *f = w->format;
+    const char forbidden[] = {'{', '(', '<', '[', f->name_end[0], f->id_begin[0]};
+    for (size_t i = 0; i < w->rules->n_tools; i++) {
+        kin_str name = w->rules->tools[i].name;
+        bool ok = name.len > 0 && name.len <= KIN_REPLY_MAX_NAME;
+        for (size_t k = 0; k < name.len; k++)
+            ok = ok && (uint8_t)name.at[k] > 0x20 && !memchr(forbidden, name.at[k], sizeof forbidden);
+        if (!ok) return kin_err_set(w->err, "tool %.*s: the model's format does not support this name", (int)name.len, name.at);
+    }
+    return 0;
+}
+
+static int put_json_calls(kin_reply_writer *w) {
+    const kin_reply_rules *r = w->rules;
+    const kin_chat_format *f = w->format;
+    kin_reply_put(w, "(");
+    for (size_t i = 0; i < r->n_tools; i++) {
+        kin_reply_put(w, i > 0 ? "| " : "");
+        kin_reply_put(w, f->id_names ? "\"functions.\" " : "");
+        put_literal(w, r->tools[i].name);
+        kin_reply_put(w, f->id_names ? "\":\" [0-9]{1,3} ws " : f->id_begin[0] ? "id ws " : "ws ");
+        kin_reply_put_mark(w, f->name_end);
+        kin_reply_put(w, "ws ");
+        if (put_arguments(w, &r->tools[i]) != 0) return kin_reply_name_tool(w, &r->tools[i]);
+    }
+    kin_reply_put(w, ") ");
+    return 0;
+}
+
+static void put_id_rule(kin_reply_writer *w) {
+    kin_reply_put(w, "(");
+    kin_reply_put_mark(w, w->format->id_begin);
+    kin_reply_put(w, "[a-zA-Z0-9]{9})? ");
+    kin_reply_end_rule(w, "id");
+}
+
+// ---- calls
+
+static int put_call_rule(kin_reply_writer *w) {
+    const kin_chat_format *f = w->format;
+    int rc = f->syntax == KIN_CALL_OBJECT ? 0 : check_names(w);
+    if (rc != 0) return rc;
+    if (f->id_begin[0]) put_id_rule(w);
+    if (f->syntax == KIN_CALL_OBJECT)
+        rc = put_objects(w);
+    else
+        rc = f->syntax == KIN_CALL_JSON ? put_json_calls(w) : kin_reply_put_value_calls(w);
+    kin_reply_end_rule(w, "bare");
+    kin_reply_put_mark(w, f->call_begin);
+    kin_reply_put(w, f->call_begin[0] ? "ws " : "");
+    kin_reply_put_mark(w, f->name_begin);
+    kin_reply_put(w, "bare ");
+    kin_reply_put(w, f->arguments_end[0] ? "ws " : "");
+    kin_reply_put_mark(w, f->arguments_end);
+    kin_reply_put(w, f->call_end[0] ? "ws " : "");
+    kin_reply_put_mark(w, f->call_end);
+    kin_reply_end_rule(w, "call");
+    return rc;
+}
+
+static void put_calls_rule(kin_reply_writer *w) {
+    const kin_chat_format *f = w->format;
+    int n_more = w->rules->parallel ? KIN_REPLY_MAX_CALLS - 1 : 0;
+    if (f->calls_begin[0]) {
+        kin_reply_put(w, f->is_bare ? "(" : "");
+        kin_reply_put_mark(w, f->calls_begin);
+        kin_reply_put(w, f->is_bare ? ")? " : "ws ");
+    }
+    kin_reply_put(w, f->is_list ? "\"[\" ws call ws " : "call ");
+    kin_text_print(w->line, "(%s call%s){0,%d} ",
+                   f->is_list   ? "\",\" ws"
+                   : f->is_bare ? "ws \";\" ws"
+                                : "ws",
+                   f->is_list ? " ws" : "", n_more);
+    kin_reply_put(w, f->is_list ? "\"]\" " : "");
+    kin_reply_put(w, f->calls_end[0] ? "ws " : "");
+    kin_reply_put_mark(w, f->calls_end);
+    kin_reply_end_rule(w, "calls");
+}
+
+// ---- text before calls
+
+// A mark around the text of an answer, which the model may leave out.
+static void put_text_mark(kin_reply_writer *w, const char *mark) {
+    if (!mark[0]) return;
+    kin_reply_put(w, "(");
+    kin_reply_put_mark(w, mark);
+    kin_reply_put(w, ")? ");
+}
+
+// Llama 3's calls have no mark: text must not begin like a call with the name of a tool.
+static void put_llama_text(kin_reply_writer *w) {
+    static const char space[] = "[ \\t\\n\\r]*";
+    kin_str keys[KIN_REPLY_MAX_TOOLS], name = {w->format->name_key, strlen(w->format->name_key)};
+    for (size_t i = 0; i < w->rules->n_tools; i++) keys[i] = w->rules->tools[i].name;
+    kin_schema_put_other_keys("no-name", &name, 1, w->gbnf);
+    kin_schema_put_other_keys("no-tool", keys, w->rules->n_tools, w->gbnf);
+    kin_text_print(w->line, "%s ([^{ \\t\\n\\r] .*)? | ", space);
+    kin_text_print(w->line, "%s \"{\" %s ([^\" \\t\\n\\r] .* | no-name .*)? | ", space, space);
+    kin_text_print(w->line, "%s \"{\" %s \"\\\"%s\\\"\" %s \":\" %s ([^\" \\t\\n\\r] .* | no-tool .*) | %s calls", space, space,
+                   w->format->name_key, space, space, space);
+}
+
+static void put_text_and_calls(kin_reply_writer *w) {
+    const kin_chat_format *f = w->format;
+    words words = {.n = 0};
+    if (f->is_bare && f->syntax == KIN_CALL_OBJECT && f->name_key[0]) {
+        put_llama_text(w);
+        return;
+    }
+    if (f->is_bare) {
+        kin_reply_put(w, "[ \\t\\n\\r]* ([^[{ \\t\\n\\r] .*)? | ws calls");
+        return;
+    }
+    add_word(w, &words, f->calls_begin[0] ? f->calls_begin : f->call_begin[0] ? f->call_begin : f->name_begin);
+    if (f->call_begin[0] && f->name_begin[0] == '<') add_word(w, &words, f->name_begin);
+    put_text_mark(w, f->text_begin);
+    put_text_without_words(w, &words);
+    put_text_mark(w, f->text_end);
+    kin_reply_put(w, "calls? ");
+}
+
+static int put_json_text(kin_reply_writer *w) {
+    kin_json json;
+    if (kin_json_parse(&json, w->rules->schema.at, w->rules->schema.len, w->err) != 0) return kin_err_prefix(w->err, "schema");
+    kin_text_buffer *relaxed = w->rules->strict ? NULL : w->rules->relaxed;
+    int rc = kin_schema_put_rules(&json, json.values, NULL, relaxed, w->line, w->to, w->err);
+    kin_json_fini(&json);
+    return rc;
+}
+
+static int put_body_rule(kin_reply_writer *w) {
+    const kin_chat_format *f = w->format;
+    bool has_calls = w->rules->n_tools > 0 && f->syntax != KIN_CALL_NONE;
+    int rc = has_calls ? put_call_rule(w) : 0;
+    if (rc == 0 && has_calls) put_calls_rule(w);
+    if (rc == 0 && w->rules->required) {
+        put_text_mark(w, f->text_begin);
+        put_text_mark(w, f->text_end);
+        kin_reply_put(w, "ws calls "); // SentencePiece models tend to begin with a space
+    } else if (rc == 0 && w->rules->schema.len > 0) {
+        put_text_mark(w, f->text_begin);
+        rc = put_json_text(w);
+        kin_reply_put(w, " ");
+        put_text_mark(w, f->text_end);
+        kin_reply_put(w, has_calls ? "| ws calls " : "");
+    } else if (rc == 0 && has_calls) {
+        put_text_and_calls(w);
+    } else {
+        kin_reply_put(w, ".* ");
+    }
+    kin_reply_end_rule(w, "body");
+    return rc;
+}
+
+// ---- reasoning
+
+static void put_root_rule(kin_reply_writer *w) {
+    const kin_chat_format *f = w->format;
+    bool may_end = !w->rules->required && w->rules->schema.len == 0; // the reply may end within the reasoning
+    bool thinks = w->rules->thinking != KIN_THINKING_NONE && kin_chat_format_thinks(f);
+    bool may_begin = thinks && w->rules->thinking == KIN_THINKING_MAY_BEGIN;
+    if (may_begin) {
+        kin_reply_put(w, "([ \\t\\n\\r]{0,8} ");
+        kin_reply_put_mark(w, f->think_begin);
+    }
+    if (thinks) {
+        kin_reply_put_text_without(w, f->think_end);
+        kin_reply_put(w, may_end ? "(" : "");
+        kin_reply_put_mark(w, f->think_end);
+        kin_reply_put(w, "[ \\t\\n\\r]{0,8} ");
+    }
+    kin_reply_put(w, "body ");
+    put_text_mark(w, f->turn_end);
+    if (thinks && may_end) kin_reply_put(w, ")?");
+    if (may_begin) kin_reply_put(w, "| body ");
+    if (may_begin) put_text_mark(w, f->turn_end);
+    if (may_begin) kin_reply_put(w, ")");
+    kin_reply_end_rule(w, "root");
+}
+
+// ---- channels
+
+static void put_message_end(kin_reply_writer *w) {
+    kin_reply_put_text_without(w, "<|end|>");
+    kin_reply_put_mark(w, "<|end|><|start|>assistant");
+}
+
+static int put_channel_calls(kin_reply_writer *w) {
+    const kin_reply_rules *r = w->rules;
+    if (check_names(w) != 0) return KIN_FAIL;
+    for (size_t i = 0; i < r->n_tools; i++) {
+        put_literal(w, r->tools[i].name);
+        kin_reply_put(w, "(");
+        kin_reply_put_mark(w, "<|channel|>commentary ");
+        kin_reply_put(w, "| \" \") ");
+        kin_reply_put(w, "(");
+        kin_reply_put_mark(w, "<|constrain|>");
+        kin_reply_put(w, ")? \"json\" ");
+        kin_reply_put_mark(w, "<|message|>");
+        if (put_arguments(w, &r->tools[i]) != 0) return kin_reply_name_tool(w, &r->tools[i]);
+        kin_reply_put(w, i + 1 < r->n_tools ? "| " : "");
+    }
+    kin_reply_end_rule(w, "to-tool");
+    kin_reply_put(w, "(\" \"? | ");
+    kin_reply_put_mark(w, "<|channel|>");
+    kin_reply_put(w, "(\"commentary \" | \"analysis \")) \"to=functions.\" to-tool");
+    kin_reply_end_rule(w, "calls");
+    return 0;
+}
+
+static int put_channel_rules(kin_reply_writer *w) {
+    bool has_calls = w->rules->n_tools > 0, may_end = !w->rules->required && w->rules->schema.len == 0;
+    int rc = has_calls ? put_channel_calls(w) : 0;
+    if (rc == 0 && w->rules->schema.len > 0) rc = put_json_text(w);
+    if (w->rules->schema.len == 0) kin_reply_put_text_without(w, "<|end|>");
+    kin_reply_end_rule(w, "body");
+    kin_reply_put_mark(w, "<|channel|>analysis<|message|>");
+    put_message_end(w);
+    kin_reply_end_rule(w, "thought");
+    kin_reply_put_mark(w, "<|channel|>commentary<|message|>");
+    put_message_end(w);
+    kin_reply_end_rule(w, "preamble");
+    kin_reply_put(w, w->rules->thinking == KIN_THINKING_NONE ? "" : "thought{0,16} ");
+    kin_reply_put(w, has_calls ? "preamble{0,4} (" : "(");
+    kin_reply_put(w, has_calls ? "calls" : "");
+    if (!w->rules->required) {
+        kin_reply_put(w, has_calls ? " | " : "");
+        kin_reply_put_mark(w, "<|channel|>final<|message|>");
+        kin_reply_put(w, "body");
+    }
+    kin_reply_put(w, may_end ? ")?" : ")");
+    kin_reply_end_rule(w, "root");
+    return rc;
+}
+
+// ---- the whole grammar
+
+static int write_rules(const kin_reply_rules *rules, const kin_vocab *vocab, bool any_arguments, kin_schema_grammar *to,
+                       kin_err *err) {
+    kin_text_buffer line = {0};
+    kin_reply_writer w = {.rules = rules,
+                          .format = rules->format ? rules->format : kin_chat_format_known(KIN_CHAT_PLAIN),
+                          .vocab = vocab,
+                          .to = to,
+                          .gbnf = &to->gbnf,
+                          .line = &line,
+                          .any_arguments = any_arguments,
+                          .err = err};
+    bool has_channels = w.format->syntax == KIN_CALL_CHANNELS;
+    if (rules->required && (rules->n_tools == 0 || w.format->syntax == KIN_CALL_NONE))
+        return kin_err_set(err, "tools: a call is required, but there are no tools");
+    if (rules->n_tools > KIN_REPLY_MAX_TOOLS) return kin_err_set(err, "tools: %zu tools, but the limit is 512", rules->n_tools);
+    kin_schema_put_builtins(&to->gbnf);
+    int rc = has_channels ? put_channel_rules(&w) : put_body_rule(&w);
+    if (!has_channels) put_root_rule(&w);
+    if (rc == 0 && (line.failed || to->gbnf.failed)) rc = kin_err_set(err, "tools: the grammar is too large, or out of memory");
+    kin_text_fini(&line);
+    return rc;
+}
+
+int kin_reply_rules_to_gbnf(const kin_reply_rules *rules, const kin_vocab *vocab, kin_text_buffer *gbnf, kin_err *err) {
+    kin_grammar_budget budget = kin_grammar_budget_of(KIN_GRAMMAR_MAX_STEPS);
+    kin_schema_grammar to = {.budget = rules->budget ? rules->budget : &budget};
+    int rc = write_rules(rules, vocab, false, &to, err);
+    kin_text_put(gbnf, to.gbnf.at, to.gbnf.len);
+    kin_schema_grammar_fini(&to);
+    return rc;
+}
+
+static int compile(kin_grammar **out, const kin_reply_rules *rules, const kin_vocab *vocab, bool any_arguments,
+                   kin_grammar_budget *budget, kin_err *err) {
+    kin_schema_grammar to = {.budget = budget};
+    if (rules->relaxed) rules->relaxed->len = 0;
+    int rc = write_rules(rules, vocab, any_arguments, &to, err);
+    if (rc == 0) rc = kin_schema_grammar_compile(&to, out, err);
+    kin_schema_grammar_fini(&to);
+    return rc;
+}
+
+int kin_reply_grammar_new(kin_grammar **out, const kin_reply_rules *rules, const kin_vocab *vocab, kin_err *err) {
+    kin_grammar_budget own = kin_grammar_budget_of(KIN_GRAMMAR_MAX_STEPS), *budget = rules->budget ? rules->budget : &own;
+    kin_grammar_budget first = *budget; // and a quarter for the calls alone
+    *out = NULL;
+    first.steps -= first.steps / 4;
+    uint64_t n_before = first.steps;
+    int rc = compile(out, rules, vocab, false, &first, err);
+    budget->steps -= n_before - first.steps;
+    budget->is_spent |= first.is_spent;
+    if (rc != 0) rc = compile(out, rules, vocab, true, budget, err);
+    return rc;
+}

@@ -1,0 +1,44 @@
+// Internals of the grammar of a reply: reply_grammar.c writes marks, calls in JSON, text and reasoning; reply_grammar_values.c
+// arguments in other syntaxes.
+//
+// Rules: s0, s1, ... of schemas, and those of schema_string.h; call: one call; bare: a name and arguments; calls, body, root;
+// raw: the text of a parameter; parameter: any parameter; any: any value of a loose syntax; item-T-I: a parameter, more-T-I: the
+// rest of a list of them.
+#pragma once
+
+#include "pure/chat/reply_grammar.h"
+#include "pure/grammar/schema.h"
+#include "pure/grammar/schema_grammar.h"
+#include "pure/text/json.h"
+
+typedef struct kin_reply_writer {
+    const kin_reply_rules *rules;
+    const kin_chat_format *format;
+    const kin_vocab *vocab;
+    kin_schema_grammar *to;
+    kin_text_buffer *gbnf; // of `to`: complete rules
+    kin_text_buffer *line; // the rule being written
+    bool any_arguments;    // ignore the schemas of tools that are not strict
+    kin_err *err;
+} kin_reply_writer;
+
+void kin_reply_put(kin_reply_writer *w, const char *text);
+void kin_reply_end_rule(kin_reply_writer *w, const char *name);
+// Writes a mark: its control tokens as tokens, the rest as text; a line end in it is any white space.
+void kin_reply_put_mark(kin_reply_writer *w, const char *mark);
+// Writes text that does not contain the mark.
+void kin_reply_put_text_without(kin_reply_writer *w, const char *mark);
+
+// Writes rules for a schema of a tool, and appends their name to the line. text: NULL, or how its strings are written. If that is
+// impossible: appends `instead`, or fails if the tool is strict.
+int kin_reply_put_schema(kin_reply_writer *w, const kin_json *json, const kin_json_value *schema, const kin_schema_text *text,
+                         const kin_reply_tool *tool, const char *instead);
+#define KIN_REPLY_TOO_LARGE "the tools together are too large, or one cannot be satisfied"
+
+// Notes what is ignored of a tool's schema, for kin_reply_rules' `relaxed`.
+void kin_reply_note_relaxed(kin_reply_writer *w, const kin_reply_tool *tool, kin_str why);
+// Names the tool in the error. Returns KIN_FAIL.
+int kin_reply_name_tool(kin_reply_writer *w, const kin_reply_tool *tool);
+
+// Writes a name and arguments of any tool, in the syntaxes that are not JSON.
+int kin_reply_put_value_calls(kin_reply_writer *w);

@@ -1,0 +1,356 @@
+#include "pure/chat/reply_parser_impl.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "pure/text/grow.h"
+
+// ---- events
+
+static kin_reply_event *add_event(kin_reply_parser *p, kin_reply_kind kind) {
+    uint64_t n = (uint64_t)p->n_events + 1;
+    if (kin_grow((void **)&p->events, &p->cap_events, n, INT32_MAX, sizeof *p->events) != 0 ||
+        kin_grow((void **)&p->marks, &p->cap_marks, n, INT32_MAX, sizeof *p->marks) != 0) {
+        p->failed = true;
+        return NULL;
+    }
+    p->marks[p->n_events] = (kin_reply_mark){p->out.len, p->out.len, p->out.len};
+    p->events[p->n_events] = (kin_reply_event){.kind = kind, .tool = p->n_calls - 1};
+    return &p->events[p->n_events++];
+}
+
+void kin_reply_emit(kin_reply_parser *p, kin_reply_kind kind, const char *at, size_t len) {
+    bool has_text = kind == KIN_REPLY_TEXT || kind == KIN_REPLY_REASONING || kind == KIN_REPLY_TOOL_ARGUMENTS;
+    kin_reply_event *last = p->n_events > 0 ? &p->events[p->n_events - 1] : NULL;
+    if (has_text && len == 0) return;
+    if (!last || last->kind != kind || !has_text) last = add_event(p, kind);
+    if (!last) return;
+    last->text.len += len;
+    if (len > 0) kin_text_put(&p->out, at, len);
+}
+
+void kin_reply_emit_begin(kin_reply_parser *p, kin_str name, kin_str id) {
+    p->n_calls++;
+    kin_reply_event *event = add_event(p, KIN_REPLY_TOOL_BEGIN);
+    if (!event) return;
+    event->name.len = name.len;
+    event->id.len = id.len;
+    p->marks[p->n_events - 1].id += name.len;
+    kin_text_put(&p->out, name.at, name.len);
+    kin_text_put(&p->out, id.at, id.len);
+}
+
+static void begin_events(kin_reply_parser *p) {
+    p->n_events = 0;
+    p->out.len = 0;
+}
+
+static int end_events(kin_reply_parser *p, const kin_reply_event **events, int *n) {
+    if (p->out.failed || p->held.failed) p->failed = true;
+    *events = p->events;
+    *n = p->failed ? 0 : (int)p->n_events;
+    const char *bytes = p->out.at ? p->out.at : "";
+    for (int i = 0; i < *n; i++) {
+        p->events[i].text.at = bytes + p->marks[i].text;
+        p->events[i].name.at = bytes + p->marks[i].name;
+        p->events[i].id.at = bytes + p->marks[i].id;
+    }
+    return p->failed ? KIN_FAIL : 0;
+}
+
+// ---- held bytes
+
+bool kin_reply_hold(kin_reply_parser *p, char c) {
+    kin_text_put(&p->held, &c, 1);
+    if (p->held.failed) p->failed = true;
+    return !p->failed;
+}
+
+void kin_reply_forget(kin_reply_parser *p) {
+    p->held.len = p->n_space = 0;
+}
+
+static kin_reply_kind kind_of_text(const kin_reply_parser *p) {
+    bool is_reasoning = p->state == KIN_REPLY_IN_REASONING && !p->options.reasoning_in_text;
+    return is_reasoning ? KIN_REPLY_REASONING : KIN_REPLY_TEXT;
+}
+
+void kin_reply_release(kin_reply_parser *p) {
+    if (p->state != KIN_REPLY_IN_REASONING) {
+        p->state = KIN_REPLY_IN_TEXT;
+        p->at_beginning = p->in_list = false;
+    }
+    p->drops_space = false;
+    kin_reply_emit(p, kind_of_text(p), p->held.at, p->held.len);
+    kin_reply_forget(p);
+}
+
+// ---- marks
+
+typedef enum mark_kind { THINK, END_THINK, CALLS, CALL, NAME, END_CALL, HEADER, DROPPED } mark_kind;
+
+typedef struct mark {
+    const char *text;
+    mark_kind kind;
+} mark;
+
+enum { MAX_MARKS = 16 };
+
+// Lists the marks that are searched for now; empty ones are left out.
+static int list_marks(const kin_reply_parser *p, mark *marks) {
+    const kin_chat_format *f = p->format;
+    int n = 0;
+    bool in_reasoning = p->state == KIN_REPLY_IN_REASONING, is_after = p->state == KIN_REPLY_AFTER_CALL;
+    bool may_think = p->state == KIN_REPLY_IN_TEXT && p->at_beginning && p->options.reasoning && !p->had_reasoning;
+    bool has_channels = f->syntax == KIN_CALL_CHANNELS, has_calls = p->has_calls && !in_reasoning && !has_channels;
+    // A call may begin with its second mark: Qwen3-Coder often leaves <tool_call> out.
+    bool is_tag = f->name_begin[0] == '<' && (f->call_begin[0] || f->calls_begin[0]);
+    const struct {
+        bool is_searched;
+        mark mark;
+    } all[] = {
+        {may_think && !has_channels, {f->think_begin, THINK}},
+        {in_reasoning, {f->think_end, END_THINK}},
+        {has_channels, {"<|start|>", HEADER}},
+        {has_channels, {"<|channel|>", HEADER}},
+        {has_channels && p->at_beginning && !in_reasoning, {"to=", HEADER}},
+        {has_channels && !in_reasoning, {"<|end|>", DROPPED}},
+        {has_channels && !in_reasoning, {"<|message|>", DROPPED}},
+        {has_calls, {f->calls_begin, CALLS}},
+        {has_calls, {f->call_begin, CALL}},
+        {has_calls && is_tag, {f->name_begin, NAME}},
+        {is_after, {f->arguments_end, END_CALL}},
+        {is_after, {f->call_end, END_CALL}},
+        {is_after, {f->calls_end, END_CALL}},
+        {!in_reasoning, {f->text_begin, DROPPED}},
+        {!in_reasoning, {f->text_end, DROPPED}},
+        {!in_reasoning, {f->turn_end, DROPPED}},
+    };
+    for (size_t i = 0; i < sizeof all / sizeof *all; i++) {
+        if (all[i].is_searched && all[i].mark.text[0]) marks[n++] = all[i].mark;
+    }
+    return n;
+}
+
+// Finds the mark that equals these bytes, or the first one that begins with them. White space within marks that end calls has no
+// meaning.
+static bool find_mark(const kin_reply_parser *p, kin_str text, mark *out, bool *is_whole) {
+    mark marks[MAX_MARKS];
+    int n = list_marks(p, marks);
+    bool is_found = *is_whole = false;
+    for (int i = 0; i < n && !*is_whole; i++) {
+        kin_mark_match match = KIN_MARK_DIFFERS;
+        size_t len = strlen(marks[i].text);
+        if (marks[i].kind == END_CALL)
+            match = kin_chat_mark_match(marks[i].text, text);
+        else if (text.len <= len && memcmp(text.at, marks[i].text, text.len) == 0)
+            match = text.len == len ? KIN_MARK_EQUAL : KIN_MARK_PREFIX;
+        if (match == KIN_MARK_DIFFERS || (is_found && match != KIN_MARK_EQUAL)) continue;
+        *out = marks[i];
+        *is_whole = match == KIN_MARK_EQUAL;
+        is_found = true;
+    }
+    return is_found;
+}
+
+void kin_reply_pass_reasoning_mark(kin_reply_parser *p) {
+    if (p->options.reasoning_in_text) kin_reply_emit(p, KIN_REPLY_TEXT, p->held.at, p->held.len);
+    p->drops_space = !p->options.reasoning_in_text;
+    kin_reply_forget(p);
+}
+
+static void enter_mark(kin_reply_parser *p, mark_kind kind) {
+    switch (kind) {
+    case THINK:
+        kin_reply_pass_reasoning_mark(p);
+        p->had_reasoning = true;
+        p->state = KIN_REPLY_IN_REASONING;
+        break;
+    case END_THINK:
+        kin_reply_pass_reasoning_mark(p);
+        p->state = KIN_REPLY_IN_TEXT;
+        break;
+    case CALLS:
+    case CALL:
+        p->in_calls = kind == CALLS || p->in_calls;
+        p->place = kind == CALLS ? KIN_REPLY_AT_CALL : KIN_REPLY_AT_NAME;
+        p->state = KIN_REPLY_AFTER_MARK;
+        break;
+    case NAME: kin_reply_begin_name(p); break;
+    case HEADER:
+        p->label.begin = p->n_space;
+        p->state = KIN_REPLY_IN_HEADER;
+        break;
+    case END_CALL:
+    case DROPPED: kin_reply_forget(p); break;
+    }
+}
+
+// ---- text, reasoning, and the space between calls
+
+// Holds white space back, because a following mark would remove it.
+static bool step_space(kin_reply_parser *p, char c) {
+    if (p->drops_space) return true;
+    if (p->held.len == KIN_REPLY_MAX_SPACE) {
+        kin_reply_emit(p, kind_of_text(p), p->held.at, p->held.len);
+        kin_reply_forget(p);
+    }
+    if (kin_reply_hold(p, c)) p->n_space = p->held.len;
+    return true;
+}
+
+// True if a call may begin here with this byte, without a mark.
+static bool may_begin_bare(const kin_reply_parser *p, char c) {
+    const kin_chat_format *f = p->format;
+    bool is_after = p->state == KIN_REPLY_AFTER_CALL, is_object = f->syntax == KIN_CALL_OBJECT;
+    if (!p->has_calls || p->state == KIN_REPLY_IN_REASONING) return false;
+    if (f->is_bare && (p->at_beginning || is_after)) return c == (is_object ? '{' : '[');
+    return is_after && is_object && p->in_calls && !f->call_begin[0] && c == '{';
+}
+
+static bool step_text(kin_reply_parser *p, char c) {
+    bool is_first = p->held.len == p->n_space, is_whole;
+    mark found;
+    if (is_first && kin_is_space(c)) return step_space(p, c);
+    if (is_first && p->format->is_bare && p->state == KIN_REPLY_AFTER_CALL && c == ';') return true;
+    if (!kin_reply_hold(p, c)) return true;
+    if (find_mark(p, (kin_str){p->held.at + p->n_space, p->held.len - p->n_space}, &found, &is_whole)) {
+        if (is_whole) enter_mark(p, found.kind);
+        return true;
+    }
+    if (is_first && may_begin_bare(p, c)) {
+        if (c == '{')
+            kin_reply_begin_object(p);
+        else
+            kin_reply_begin_list(p);
+        return true;
+    }
+    if (!is_first) p->held.len--; // it may be the first byte of a mark
+    kin_reply_release(p);
+    return is_first;
+}
+
+// True if nothing is searched for any more.
+static bool is_plain(const kin_reply_parser *p) {
+    mark marks[MAX_MARKS];
+    return p->state == KIN_REPLY_IN_TEXT && !p->has_calls && !p->at_beginning && !p->drops_space && list_marks(p, marks) == 0;
+}
+
+// ---- the parser
+
+int kin_reply_parser_new(kin_reply_parser **out, const kin_reply_options *options, kin_err *err) {
+    *out = NULL;
+    kin_reply_parser *p = calloc(1, sizeof *p);
+    if (!p) return kin_err_set(err, "reply: out of memory");
+    p->options = *options;
+    p->format = options->format ? options->format : kin_chat_format_known(KIN_CHAT_PLAIN);
+    p->has_calls = p->format->syntax != KIN_CALL_NONE && options->n_tools > 0;
+    p->at_beginning = true;
+    if (options->begins_in_reasoning) {
+        p->state = KIN_REPLY_IN_REASONING;
+        p->had_reasoning = true;
+        p->drops_space = !options->reasoning_in_text;
+    }
+    int rc = kin_string_table_init(&p->names, 16, 256);
+    for (size_t i = 0; i < options->n_tools && rc == 0; i++) {
+        if (kin_string_table_add(&p->names, options->tools[i].name.at, options->tools[i].name.len) < 0) rc = KIN_FAIL;
+    }
+    if (rc == 0 && p->names.n < options->n_tools) {
+        kin_reply_parser_free(p);
+        return kin_err_set(err, "tools: two tools have the same name");
+    }
+    if (rc != 0) {
+        kin_reply_parser_free(p);
+        return kin_err_set(err, "reply: out of memory");
+    }
+    *out = p;
+    return 0;
+}
+
+void kin_reply_parser_free(kin_reply_parser *p) {
+    if (!p) return;
+    if (p->has_schema) kin_json_fini(&p->schema);
+    kin_string_table_fini(&p->keys);
+    kin_string_table_fini(&p->names);
+    kin_text_fini(&p->out);
+    kin_text_fini(&p->held);
+    free(p->marks);
+    free(p->events);
+    free(p);
+}
+
+int kin_reply_parser_push(kin_reply_parser *p, const char *at, size_t len, const kin_reply_event **events, int *n) {
+    kin_assert(!p->flushed);
+    begin_events(p);
+    for (size_t i = 0; i < len && !p->failed;) {
+        if (is_plain(p)) {
+            kin_reply_emit(p, KIN_REPLY_TEXT, at + i, len - i);
+            break;
+        }
+        if (p->state == KIN_REPLY_IN_HEADER)
+            i += kin_reply_step_header(p, at[i]);
+        else
+            i += p->state < KIN_REPLY_AFTER_MARK ? step_text(p, at[i]) : kin_reply_step_call(p, at[i]);
+    }
+    return end_events(p, events, n);
+}
+
+static bool is_of_call(mark_kind kind) {
+    return kind == CALLS || kind == CALL || kind == NAME || kind == END_CALL || kind == HEADER;
+}
+
+bool kin_reply_parser_marks_call(const kin_reply_parser *p, kin_str text, bool *is_whole) {
+    mark marks[MAX_MARKS];
+    int n = list_marks(p, marks);
+    for (int i = 0; i < n; i++) {
+        size_t len = strlen(marks[i].text);
+        if (!is_of_call(marks[i].kind) || text.len > len || memcmp(text.at, marks[i].text, text.len) != 0) continue;
+        *is_whole = text.len == len;
+        return true;
+    }
+    *is_whole = text.len == 1 && may_begin_bare(p, text.at[0]);
+    return *is_whole;
+}
+
+bool kin_reply_parser_is_in_call(const kin_reply_parser *p) {
+    return p->state >= KIN_REPLY_IN_HEADER;
+}
+
+// True if the held bytes are an unfinished call: a mark that begins one, or at least two bytes of such a mark, or an object
+// with the name of a tool.
+static bool is_begun_call(const kin_reply_parser *p) {
+    kin_str text = {p->held.at + p->n_space, p->held.len - p->n_space};
+    bool is_whole;
+    mark found;
+    if (p->state == KIN_REPLY_IN_REASONING) return false;
+    if (p->state < KIN_REPLY_IN_HEADER) return text.len > 1 && find_mark(p, text, &found, &is_whole) && found.kind > END_THINK;
+    return p->state != KIN_REPLY_IN_OBJECT || p->has_name || text.at[0] != '{';
+}
+
+int kin_reply_parser_flush(kin_reply_parser *p, bool is_cut, const kin_reply_event **events, int *n) {
+    bool is_space = p->held.len == p->n_space;
+    begin_events(p);
+    p->flushed = true;
+    if (is_cut && !is_space && is_begun_call(p)) return end_events(p, events, n);
+    switch (p->state) {
+    case KIN_REPLY_IN_REASONING:
+        if (!is_space || p->options.reasoning_in_text) kin_reply_release(p);
+        break;
+    case KIN_REPLY_IN_ARGUMENTS:
+    case KIN_REPLY_IN_REST:
+    case KIN_REPLY_BEFORE_PARAMETER:
+    case KIN_REPLY_IN_KEY:
+    case KIN_REPLY_IN_TYPE:
+    case KIN_REPLY_IN_VALUE:
+    case KIN_REPLY_AFTER_VALUE:
+    case KIN_REPLY_IN_LOOSE: break; // a call without an end
+    case KIN_REPLY_IN_LABEL:
+        if (p->place < KIN_REPLY_AT_PARAMETER) kin_reply_release(p);
+        break;
+    case KIN_REPLY_IN_LIST:
+        if (!p->list_has_calls) kin_reply_release(p);
+        break;
+    default: kin_reply_release(p);
+    }
+    return end_events(p, events, n);
+}

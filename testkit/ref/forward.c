@@ -1,0 +1,252 @@
+#include "testkit/ref/forward.h"
+
+#include <math.h>
+#include <stdlib.h>
+
+struct kin_ref_session {
+    const kin_ref_model *model;
+    int layer_begin, layer_end, n_ctx;
+    int *n_held;         // (layers): positions that each layer holds
+    float *k, *v;        // (layers, n_ctx, n_head_kv*head_dim)
+    float *rope_factors; // (n_rot / 2), NULL if the model has none
+
+    // Scratch for one token.
+    float *cos_sin; // (n_rot / 2, 2): cosines and sines of its position
+    float *normed;  // (n_embd): input of a block
+    float *added;   // (n_embd): output of a block
+    float *q;       // (n_head*head_dim)
+    float *heads;   // (n_head*head_dim): attention output of each query head
+    float *scores;  // (n_ctx): of one query head
+    float *router;  // (max(n_expert, 1)): probability of each expert
+    float *shares;  // (max(n_expert, 1)): its part in the sum
+    float *gate;    // (n_ff)
+    float *up;      // (n_ff)
+    float *weights; // (max(n_embd, n_head*head_dim)): one norm or bias as floats
+};
+
+// Allocates zeroed floats // (a, b, c); NULL if out of memory.
+static float *floats(int a, int b, int c) {
+    const uint64_t n = (uint64_t)a * (uint64_t)b; // at most 2^36
+    if (n > SIZE_MAX / sizeof(float) / (uint64_t)c) return NULL;
+    return calloc((size_t)n * (size_t)c, sizeof(float));
+}
+
+static int max_int(int a, int b) {
+    return a > b ? a : b;
+}
+
+kin_ref_session *kin_ref_session_open(const kin_ref_model *model, int layer_begin, int layer_end, int n_ctx) {
+    const kin_ref_model *m = model;
+    if (kin_ref_model_check(m, layer_begin, layer_end) || n_ctx < 1 || n_ctx > KIN_REF_CTX_MAX) return NULL;
+    kin_ref_session *s = calloc(1, sizeof *s);
+    if (!s) return NULL;
+    const int n_layer = max_int(layer_end - layer_begin, 1), n_q = m->n_head * m->head_dim;
+    s->model = m;
+    s->layer_begin = layer_begin;
+    s->layer_end = layer_end;
+    s->n_ctx = n_ctx;
+    s->n_held = calloc((size_t)n_layer, sizeof *s->n_held);
+    s->k = floats(n_layer, n_ctx, m->n_head_kv * m->head_dim);
+    s->v = floats(n_layer, n_ctx, m->n_head_kv * m->head_dim);
+    s->cos_sin = floats(1, m->rope.n_rot / 2, 2);
+    s->normed = floats(1, 1, m->n_embd);
+    s->added = floats(1, 1, m->n_embd);
+    s->q = floats(1, 1, n_q);
+    s->heads = floats(1, 1, n_q);
+    s->scores = floats(1, 1, n_ctx);
+    s->router = floats(1, 1, max_int(m->n_expert, 1));
+    s->shares = floats(1, 1, max_int(m->n_expert, 1));
+    s->gate = floats(1, 1, m->n_ff);
+    s->up = floats(1, 1, m->n_ff);
+    s->weights = floats(1, 1, max_int(m->n_embd, n_q));
+    if (!s->n_held || !s->k || !s->v || !s->cos_sin || !s->normed || !s->added || !s->q || !s->heads || !s->scores ||
+        !s->router || !s->shares || !s->gate || !s->up || !s->weights)
+        goto fail;
+    if (m->rope_freqs.data) {
+        s->rope_factors = floats(1, 1, m->rope.n_rot / 2);
+        if (!s->rope_factors) goto fail;
+        kin_ref_tensor_row(&m->rope_freqs, 0, s->rope_factors);
+    }
+    return s;
+fail:
+    kin_ref_session_close(s);
+    return NULL;
+}
+
+void kin_ref_session_close(kin_ref_session *session) {
+    if (!session) return;
+    free(session->weights);
+    free(session->up);
+    free(session->gate);
+    free(session->shares);
+    free(session->router);
+    free(session->scores);
+    free(session->heads);
+    free(session->q);
+    free(session->added);
+    free(session->normed);
+    free(session->cos_sin);
+    free(session->rope_factors);
+    free(session->v);
+    free(session->k);
+    free(session->n_held);
+    free(session);
+}
+
+static double dot(const float *a, const float *b, int n) {
+    double sum = 0;
+    for (int i = 0; i < n; i++) sum += (double)a[i] * (double)b[i];
+    return sum;
+}
+
+static void add(float *x, const float *y, int n) {
+    for (int i = 0; i < n; i++) x[i] += y[i];
+}
+
+// x_i = exp(x_i) / sum_j exp(x_j)
+static void softmax(float *x, int n) {
+    float top = x[0];
+    double sum = 0;
+    for (int i = 1; i < n; i++) top = fmaxf(top, x[i]);
+    for (int i = 0; i < n; i++) sum += (double)(x[i] = expf(x[i] - top));
+    for (int i = 0; i < n; i++) x[i] = (float)((double)x[i] / sum);
+}
+
+static float silu(float x) {
+    return x / (1 + expf(-x));
+}
+
+// out = x / sqrt(mean(x^2) + eps) * weight. weight, x, out // (n_cols of weight); out may be x.
+static void rms_norm(kin_ref_session *s, const kin_ref_tensor *weight, const float *x, float *out) {
+    const int n = weight->n_cols;
+    const float scale = (float)(1 / sqrt(dot(x, x, n) / n + (double)s->model->rms_eps));
+    kin_ref_tensor_row(weight, 0, s->weights);
+    for (int i = 0; i < n; i++) out[i] = x[i] * scale * s->weights[i];
+}
+
+// out = w x + b, without b if it is absent. w // (n_rows, n_cols), b // (n_rows)
+static void project(kin_ref_session *s, const kin_ref_tensor *w, const kin_ref_tensor *b, const float *x, float *out) {
+    kin_ref_matvec(w, x, out);
+    if (!b->data) return;
+    kin_ref_tensor_row(b, 0, s->weights);
+    add(out, s->weights, w->n_rows);
+}
+
+// Norm (if the model has one) and rope of each head, in place. heads // (n_head, head_dim)
+static void place_heads(kin_ref_session *s, const kin_ref_tensor *norm, float *heads, int n_head) {
+    for (int h = 0; h < n_head; h++) {
+        float *head = heads + h * s->model->head_dim;
+        if (norm->data) rms_norm(s, norm, head, head);
+        kin_ref_rope_apply(&s->model->rope, s->cos_sin, head);
+    }
+}
+
+// out = sum_t softmax_t(q . k_t / sqrt(head_dim)) v_t over positions t <= pos, for one query head.
+// q, out // (head_dim); k, v // (pos + 1, stride), of which the first head_dim of each row are this head's
+static void attend(kin_ref_session *s, const float *q, const float *k, const float *v, size_t stride, int pos, float *out) {
+    const int n = s->model->head_dim;
+    for (int t = 0; t <= pos; t++) s->scores[t] = (float)(dot(q, k + (size_t)t * stride, n) / sqrt(n));
+    softmax(s->scores, pos + 1);
+    for (int i = 0; i < n; i++) {
+        double sum = 0;
+        for (int t = 0; t <= pos; t++) sum += (double)s->scores[t] * (double)v[(size_t)t * stride + (size_t)i];
+        out[i] = (float)sum;
+    }
+}
+
+// x += wo attention(norm(x)). x // (n_embd)
+static void attention(kin_ref_session *s, int il, int pos, float *x) {
+    const kin_ref_model *m = s->model;
+    const kin_ref_layer *w = &m->layers[il];
+    const size_t stride = (size_t)m->n_head_kv * (size_t)m->head_dim;
+    const size_t layer_at = (size_t)(il - s->layer_begin) * (size_t)s->n_ctx * stride;
+    float *k = s->k + layer_at, *v = s->v + layer_at;                             // (n_ctx, n_head_kv*head_dim)
+    float *k_here = k + (size_t)pos * stride, *v_here = v + (size_t)pos * stride; // (n_head_kv*head_dim)
+
+    rms_norm(s, &w->attn_norm, x, s->normed);
+    project(s, &w->wq, &w->bq, s->normed, s->q);
+    project(s, &w->wk, &w->bk, s->normed, k_here);
+    project(s, &w->wv, &w->bv, s->normed, v_here);
+    place_heads(s, &w->q_norm, s->q, m->n_head);
+    place_heads(s, &w->k_norm, k_here, m->n_head_kv);
+    for (int h = 0; h < m->n_head; h++) {
+        const int kv_at = h / (m->n_head / m->n_head_kv) * m->head_dim;
+        attend(s, s->q + h * m->head_dim, k + kv_at, v + kv_at, stride, pos, s->heads + h * m->head_dim);
+    }
+    kin_ref_matvec(&w->wo, s->heads, s->added);
+    add(x, s->added, m->n_embd);
+}
+
+// shares_i = router_i / sum over the n_used largest, 0 for the others; of equal ones the first counts as larger.
+// router, shares // (n_expert)
+static void share_out(const float *router, int n_expert, int n_used, float *shares) {
+    double sum = 0;
+    for (int i = 0; i < n_expert; i++) {
+        int n_larger = 0;
+        for (int j = 0; j < n_expert; j++) n_larger += router[j] > router[i] || (router[j] == router[i] && j < i);
+        shares[i] = n_larger < n_used ? router[i] : 0;
+        sum += (double)shares[i];
+    }
+    for (int i = 0; i < n_expert; i++) shares[i] = (float)((double)shares[i] / sum);
+}
+
+// x += share * down (silu(gate normed) * (up normed)) of one expert. normed, x // (n_embd)
+static void expert(kin_ref_session *s, const kin_ref_layer *w, int i, float share, float *x) {
+    const kin_ref_tensor gate = kin_ref_tensor_matrix(&w->ffn_gate, i); // (n_ff, n_embd)
+    const kin_ref_tensor up = kin_ref_tensor_matrix(&w->ffn_up, i);     // (n_ff, n_embd)
+    const kin_ref_tensor down = kin_ref_tensor_matrix(&w->ffn_down, i); // (n_embd, n_ff)
+    kin_ref_matvec(&gate, s->normed, s->gate);
+    kin_ref_matvec(&up, s->normed, s->up);
+    for (int j = 0; j < s->model->n_ff; j++) s->gate[j] = silu(s->gate[j]) * s->up[j];
+    kin_ref_matvec(&down, s->gate, s->added);
+    for (int j = 0; j < s->model->n_embd; j++) x[j] += share * s->added[j];
+}
+
+// x += feed-forward of norm(x). With experts: softmax over all of them, then a weighted sum of the best n_expert_used.
+// x // (n_embd)
+static void feed_forward(kin_ref_session *s, int il, float *x) {
+    const kin_ref_model *m = s->model;
+    const kin_ref_layer *w = &m->layers[il];
+    rms_norm(s, &w->ffn_norm, x, s->normed);
+    if (m->n_expert == 0) {
+        expert(s, w, 0, 1, x);
+        return;
+    }
+    kin_ref_matvec(&w->ffn_router, s->normed, s->router);
+    softmax(s->router, m->n_expert);
+    share_out(s->router, m->n_expert, m->n_expert_used, s->shares);
+    for (int i = 0; i < m->n_expert; i++)
+        if (s->shares[i] > 0) expert(s, w, i, s->shares[i], x);
+}
+
+int kin_ref_session_embed(kin_ref_session *session, int token, float *x) {
+    const kin_ref_model *m = session->model;
+    if (!m->token_embd.data || token < 0 || token >= m->n_vocab) return -1;
+    kin_ref_tensor_row(&m->token_embd, token, x);
+    return 0;
+}
+
+int kin_ref_session_run(kin_ref_session *session, int layer_begin, int layer_end, int pos, float *x) {
+    kin_ref_session *s = session;
+    if (layer_begin < s->layer_begin || layer_begin > layer_end || layer_end > s->layer_end) return -1;
+    if (pos < 0 || pos >= s->n_ctx) return -1;
+    for (int il = layer_begin; il < layer_end; il++)
+        if (pos > s->n_held[il - s->layer_begin]) return -1;
+
+    kin_ref_rope_cos_sin(&s->model->rope, s->rope_factors, pos, s->cos_sin);
+    for (int il = layer_begin; il < layer_end; il++) {
+        attention(s, il, pos, x);
+        feed_forward(s, il, x);
+        s->n_held[il - s->layer_begin] = pos + 1;
+    }
+    return 0;
+}
+
+int kin_ref_session_output(kin_ref_session *session, const float *x, float *logits) {
+    const kin_ref_model *m = session->model;
+    const kin_ref_tensor *output = m->output.data ? &m->output : &m->token_embd;
+    if (!m->output_norm.data || !output->data) return -1;
+    rms_norm(session, &m->output_norm, x, session->normed);
+    kin_ref_matvec(output, session->normed, logits);
+    return 0;
+}

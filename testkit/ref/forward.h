@@ -1,0 +1,34 @@
+// The reference forward pass: slow, in float32, one token at a time. Faster engines are tested against it.
+//
+// A model is loaded weights; a session is one sequence: the keys and values of its layers [layer_begin, layer_end). A token is
+// embedded to a hidden vector x, which passes through the layers; the last x gives the logits:
+//
+//   kin_ref_session_embed(session, token, x);
+//   kin_ref_session_run(session, 0, n_layer, pos, x);
+//   kin_ref_session_output(session, x, logits);
+//
+// The layers may be run in several calls, or in several sessions that each hold some of them: the bits are the same. Owner: one
+// thread at a time. The model is borrowed until close and not written. All memory is allocated in open.
+#pragma once
+
+#include "testkit/ref/model.h"
+
+typedef struct kin_ref_session kin_ref_session;
+
+#define KIN_REF_CTX_MAX (1 << 24)
+
+// Opens a session of at most n_ctx positions. NULL if the model fails kin_ref_model_check, n_ctx is not in [1, KIN_REF_CTX_MAX],
+// or out of memory.
+kin_ref_session *kin_ref_session_open(const kin_ref_model *model, int layer_begin, int layer_end, int n_ctx);
+void kin_ref_session_close(kin_ref_session *session);
+
+// Embeds: x // (n_embd) is the token's row of token_embd. -1 if the model has none or the token is not in [0, n_vocab).
+int kin_ref_session_embed(kin_ref_session *session, int token, float *x);
+
+// Passes x // (n_embd) in place through layers [layer_begin, layer_end) at position pos, and stores their keys and values. pos
+// may be at most the number of positions that these layers hold; those from pos on are discarded. Returns -1, with nothing
+// changed, if the layers are not the session's, or pos leaves a gap or exceeds the context.
+int kin_ref_session_run(kin_ref_session *session, int layer_begin, int layer_end, int pos, float *x);
+
+// Computes logits // (n_vocab) from x // (n_embd) after the last layer. -1 if the model has no output_norm or no output matrix.
+int kin_ref_session_output(kin_ref_session *session, const float *x, float *logits);

@@ -1,0 +1,88 @@
+#include "testkit/ref/model.h"
+
+typedef struct expected {
+    const char *name;
+    const kin_ref_tensor *tensor;
+    bool required;
+    int n_mats, n_rows, n_cols;
+} expected;
+
+static bool within(int value, int low, int high) {
+    return value >= low && value <= high;
+}
+
+// Returns the name of the first tensor that is missing or has the wrong shape, or NULL.
+static const char *misfit(const expected *list, size_t n) {
+    for (size_t i = 0; i < n; i++) {
+        const expected *e = &list[i];
+        if (!e->tensor->data && !e->required) continue;
+        if (!kin_ref_tensor_is(e->tensor, e->n_mats, e->n_rows, e->n_cols)) return e->name;
+    }
+    return NULL;
+}
+
+static const char *check_numbers(const kin_ref_model *m) {
+    if (!within(m->n_layer, 1, KIN_REF_HEAD_MAX)) return "n_layer";
+    if (!within(m->n_embd, 1, KIN_REF_DIM_MAX)) return "n_embd";
+    if (!within(m->n_vocab, 1, KIN_REF_DIM_MAX)) return "n_vocab";
+    if (!within(m->n_ff, 1, KIN_REF_DIM_MAX)) return "n_ff";
+    if (!within(m->n_head, 1, KIN_REF_HEAD_MAX)) return "n_head";
+    if (!within(m->n_head_kv, 1, m->n_head) || m->n_head % m->n_head_kv != 0) return "n_head_kv";
+    if (!within(m->head_dim, 1, KIN_REF_HEAD_MAX)) return "head_dim";
+    if (!within(m->n_expert, 0, KIN_REF_HEAD_MAX)) return "n_expert";
+    if (!within(m->n_expert_used, m->n_expert > 0, m->n_expert)) return "n_expert_used";
+    if (!(m->rms_eps >= 0)) return "rms_eps";
+    return NULL;
+}
+
+static const char *check_rope(const kin_ref_rope *rope, int head_dim) {
+    if (!within(rope->n_rot, 2, head_dim) || rope->n_rot % 2 != 0) return "rope.n_rot";
+    if (!(rope->freq_base > 1)) return "rope.freq_base";
+    if (!(rope->freq_scale > 0)) return "rope.freq_scale";
+    if (rope->yarn && rope->n_ctx_orig < 1) return "rope.n_ctx_orig";
+    if (rope->yarn && !(rope->beta_slow > 0 && rope->beta_fast >= rope->beta_slow)) return "rope.beta_fast";
+    return NULL;
+}
+
+static const char *check_ends(const kin_ref_model *m) {
+    const expected list[] = {
+        {"token_embd", &m->token_embd, false, 1, m->n_vocab, m->n_embd},
+        {"output_norm", &m->output_norm, false, 1, 1, m->n_embd},
+        {"output", &m->output, false, 1, m->n_vocab, m->n_embd},
+        {"rope_freqs", &m->rope_freqs, false, 1, 1, m->rope.n_rot / 2},
+    };
+    return misfit(list, sizeof list / sizeof *list);
+}
+
+static const char *check_layer(const kin_ref_model *m, const kin_ref_layer *w) {
+    const int n_q = m->n_head * m->head_dim, n_kv = m->n_head_kv * m->head_dim;
+    const bool moe = m->n_expert > 0;
+    const int n_mats = moe ? m->n_expert : 1;
+    const expected list[] = {
+        {"attn_norm", &w->attn_norm, true, 1, 1, m->n_embd},
+        {"wq", &w->wq, true, 1, n_q, m->n_embd},
+        {"wk", &w->wk, true, 1, n_kv, m->n_embd},
+        {"wv", &w->wv, true, 1, n_kv, m->n_embd},
+        {"wo", &w->wo, true, 1, m->n_embd, n_q},
+        {"bq", &w->bq, false, 1, 1, n_q},
+        {"bk", &w->bk, false, 1, 1, n_kv},
+        {"bv", &w->bv, false, 1, 1, n_kv},
+        {"q_norm", &w->q_norm, false, 1, 1, m->head_dim},
+        {"k_norm", &w->k_norm, false, 1, 1, m->head_dim},
+        {"ffn_norm", &w->ffn_norm, true, 1, 1, m->n_embd},
+        {"ffn_router", &w->ffn_router, moe, 1, m->n_expert, m->n_embd},
+        {"ffn_gate", &w->ffn_gate, true, n_mats, m->n_ff, m->n_embd},
+        {"ffn_up", &w->ffn_up, true, n_mats, m->n_ff, m->n_embd},
+        {"ffn_down", &w->ffn_down, true, n_mats, m->n_embd, m->n_ff},
+    };
+    return misfit(list, sizeof list / sizeof *list);
+}
+
+const char *kin_ref_model_check(const kin_ref_model *model, int layer_begin, int layer_end) {
+    const char *wrong = check_numbers(model);
+    if (!wrong) wrong = check_rope(&model->rope, model->head_dim);
+    if (!wrong) wrong = check_ends(model);
+    if (!wrong && !(0 <= layer_begin && layer_begin <= layer_end && layer_end <= model->n_layer)) wrong = "layer range";
+    for (int il = layer_begin; !wrong && il < layer_end; il++) wrong = check_layer(model, &model->layers[il]);
+    return wrong;
+}

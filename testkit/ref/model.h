@@ -1,0 +1,51 @@
+// A model for the reference engine: its hyper-parameters and its weights, as plain data.
+//
+// The caller fills it and owns everything in it; tensors point into the model file's bytes. The families differ only in which
+// tensors are present and how rope pairs elements, so there is no list of architectures here:
+//
+//   llama     NORMAL rope; rope_freqs in Llama 3.1 and later
+//   Mixtral   llama with experts
+//   qwen2     NEOX rope, biases bq, bk, bv
+//   qwen3     NEOX rope, q_norm and k_norm, its own head_dim
+//   qwen3moe  qwen3 with experts
+#pragma once
+
+#include "testkit/ref/rope.h"
+#include "testkit/ref/tensor.h"
+
+typedef struct kin_ref_layer {
+    kin_ref_tensor attn_norm;      // (n_embd)
+    kin_ref_tensor wq;             // (n_head*head_dim, n_embd)
+    kin_ref_tensor wk, wv;         // (n_head_kv*head_dim, n_embd)
+    kin_ref_tensor wo;             // (n_embd, n_head*head_dim)
+    kin_ref_tensor bq;             // (n_head*head_dim), may be absent
+    kin_ref_tensor bk, bv;         // (n_head_kv*head_dim), may be absent
+    kin_ref_tensor q_norm, k_norm; // (head_dim), may be absent
+    kin_ref_tensor ffn_norm;       // (n_embd)
+    kin_ref_tensor ffn_router;     // (n_expert, n_embd), only with experts
+    kin_ref_tensor ffn_gate;       // (max(n_expert, 1), n_ff, n_embd)
+    kin_ref_tensor ffn_up;         // (max(n_expert, 1), n_ff, n_embd)
+    kin_ref_tensor ffn_down;       // (max(n_expert, 1), n_embd, n_ff)
+} kin_ref_layer;
+
+typedef struct kin_ref_model {
+    int n_layer, n_embd, n_vocab;
+    int n_head, n_head_kv, head_dim; // query head h reads key/value head h / (n_head / n_head_kv)
+    int n_ff;                        // of one expert, if there are experts
+    int n_expert, n_expert_used;     // 0, 0 in a dense model
+    float rms_eps;
+    kin_ref_rope rope;
+
+    kin_ref_tensor token_embd;  // (n_vocab, n_embd); may be absent if no tokens are read or written
+    kin_ref_tensor output_norm; // (n_embd); may be absent if no logits are requested
+    kin_ref_tensor output;      // (n_vocab, n_embd); absent: token_embd is used ("tied")
+    kin_ref_tensor rope_freqs;  // (n_rot / 2), may be absent
+    kin_ref_layer *layers;      // (n_layer); only those in use need be filled
+} kin_ref_model;
+
+#define KIN_REF_DIM_MAX (1 << 24)  // maximum rows or columns of a matrix
+#define KIN_REF_HEAD_MAX (1 << 12) // maximum heads, elements of a head, experts, layers
+
+// Returns NULL if everything that layers [layer_begin, layer_end) read is present and fits, otherwise the name of what is wrong.
+// Other tensors are checked if they are present.
+const char *kin_ref_model_check(const kin_ref_model *model, int layer_begin, int layer_end);
