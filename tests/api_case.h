@@ -17,6 +17,7 @@
 #include "base/rng.h"
 #include "serve/request/request.h"
 #include "serve/writer.h"
+#include "tests/place.h"
 
 typedef int translate_function(json_t **out, const json_t *body, kin_api_error *err);
 
@@ -32,6 +33,7 @@ static inline json_t *json_of(const char *text) {
     free(copy);
     return json;
 }
+#define json_of(...) FROM_TEST(json_of(__VA_ARGS__))
 
 // Takes ownership of `got`.
 static inline void expect_json(json_t *got, const char *want) {
@@ -48,6 +50,7 @@ static inline void expect_json(json_t *got, const char *want) {
     json_decref(got);
     json_decref(wanted);
 }
+#define expect_json(...) FROM_TEST(expect_json(__VA_ARGS__))
 
 static inline void expect_chat(translate_function *translate, const char *body, const char *want) {
     json_t *given = json_of(body), *chat = NULL;
@@ -56,6 +59,7 @@ static inline void expect_chat(translate_function *translate, const char *body, 
     json_decref(given);
     expect_json(chat, want);
 }
+#define expect_chat(...) FROM_TEST(expect_chat(__VA_ARGS__))
 
 static inline void expect_refused(translate_function *translate, const char *body, int status, const char *param,
                                   const char *words) {
@@ -67,6 +71,7 @@ static inline void expect_refused(translate_function *translate, const char *bod
     assert_string_equal(err.param, param);
     if (!strstr(err.message, words)) fail_msg("\"%s\" does not say \"%s\"", err.message, words);
 }
+#define expect_refused(...) FROM_TEST(expect_refused(__VA_ARGS__))
 
 // ---- a writer
 
@@ -88,6 +93,7 @@ static inline void begin_writing(written *w, const kin_api_format *format, bool 
     assert_int_equal(format->open(&w->writer, &w->context, &err), 0);
     format->start(w->writer, &w->out);
 }
+#define begin_writing(...) FROM_TEST(begin_writing(__VA_ARGS__))
 
 typedef int parse_request(kin_request *out, json_t *body, const kin_request_defaults *defaults, kin_api_error *err);
 
@@ -191,6 +197,7 @@ static inline void drop_writing(written *w) {
     kin_request_fini(&w->request);
     kin_text_fini(&w->out);
 }
+#define drop_writing(...) FROM_TEST(drop_writing(__VA_ARGS__))
 
 // Readers of the output: one JSON document, lines of newline-delimited JSON, or named events. An event's name must equal its
 // `type`.
@@ -200,6 +207,7 @@ static inline json_t *read_json(const char *at, size_t n) {
     if (!json) fail_msg("%s: %.*s", err.text, (int)n, at);
     return json;
 }
+#define read_json(...) FROM_TEST(read_json(__VA_ARGS__))
 
 static inline json_t *lines_of(const kin_text_buffer *out) {
     json_t *list = json_array();
@@ -210,6 +218,7 @@ static inline json_t *lines_of(const kin_text_buffer *out) {
     }
     return list;
 }
+#define lines_of(...) FROM_TEST(lines_of(__VA_ARGS__))
 
 static inline json_t *events_of(const kin_text_buffer *out) {
     json_t *list = json_array();
@@ -226,6 +235,7 @@ static inline json_t *events_of(const kin_text_buffer *out) {
     }
     return list;
 }
+#define events_of(...) FROM_TEST(events_of(__VA_ARGS__))
 
 // Reads unnamed events (chunks). *is_done: the last one is [DONE].
 static inline json_t *chunks_of(const kin_text_buffer *out, bool *is_done) {
@@ -242,16 +252,19 @@ static inline json_t *chunks_of(const kin_text_buffer *out, bool *is_done) {
     }
     return list;
 }
+#define chunks_of(...) FROM_TEST(chunks_of(__VA_ARGS__))
 
 static inline void expect_document(written *w, const char *want) {
     expect_json(read_json(w->out.at, w->out.len), want);
     drop_writing(w);
 }
+#define expect_document(...) FROM_TEST(expect_document(__VA_ARGS__))
 
 static inline void expect_events(written *w, const char *want) {
     expect_json(events_of(&w->out), want);
     drop_writing(w);
 }
+#define expect_events(...) FROM_TEST(expect_events(__VA_ARGS__))
 
 static inline void expect_error(const kin_api_format *format, kin_api_error err, const char *want) {
     kin_text_buffer out = {0};
@@ -259,3 +272,4 @@ static inline void expect_error(const kin_api_format *format, kin_api_error err,
     expect_json(read_json(out.at, out.len), want);
     kin_text_fini(&out);
 }
+#define expect_error(...) FROM_TEST(expect_error(__VA_ARGS__))

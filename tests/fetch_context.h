@@ -29,6 +29,7 @@
 #include "net/listener.h"
 #include "pure/proto/versions.h"
 #include "testkit/model_gen.h"
+#include "tests/place.h"
 
 enum { TIMEOUT_MS = 30000, CHUNK = 64 << 10, MAX_DEVICES = 3, MAX_RAW = 8, N_LAYER = 6, N_PARTS = 3 };
 
@@ -174,6 +175,7 @@ static inline void listen_with(node *n, uint16_t port, kin_listener_accepted acc
     if (kin_listener_open(&n->listener, &n->w->loop, "127.0.0.1", port, &o, accepted, n, &err) != 0) fail_msg("%s", err.text);
     n->port = kin_listener_port(n->listener);
 }
+#define listen_with(...) FROM_TEST(listen_with(__VA_ARGS__))
 
 static inline void open_chunk_server(node *n, uint16_t port) {
     kin_err err;
@@ -181,6 +183,7 @@ static inline void open_chunk_server(node *n, uint16_t port) {
     kin_chunk_server_set_store(n->server, n->chunks);
     listen_with(n, port, on_connection);
 }
+#define open_chunk_server(...) FROM_TEST(open_chunk_server(__VA_ARGS__))
 
 static inline void close_share(node *n) {
     kin_listener_close(n->listener);
@@ -254,6 +257,7 @@ static inline int open_context_of(void **state, const char *preset, uint32_t chu
     *state = w;
     return 0;
 }
+#define open_context_of(...) FROM_TEST(open_context_of(__VA_ARGS__))
 
 static inline int open_context(void **state) {
     return open_context_of(state, "tiny", CHUNK, false);
@@ -325,6 +329,7 @@ static inline void run_for(context *w, uint64_t ms) {
     kin_time end = kin_clock_now() + ms * 1000000;
     RUN_UNTIL(w, kin_clock_now() >= end);
 }
+#define run_for(...) FROM_TEST(run_for(__VA_ARGS__))
 
 // ---- fetching
 
@@ -433,11 +438,13 @@ static inline void start_with(node *n, const kin_fetch_options *o) {
     assert_int_equal(kin_fetch_start(&n->fetch, &n->w->loop, o, &callbacks, n, &err), 0);
     kin_fetch_set_share(n->fetch, &n->share);
 }
+#define start_with(...) FROM_TEST(start_with(__VA_ARGS__))
 
 static inline void start(node *n) {
     kin_fetch_options o = options_of(n);
     start_with(n, &o);
 }
+#define start(...) FROM_TEST(start(__VA_ARGS__))
 
 static inline kin_windows two_windows(int begin, int end, int begin2, int end2) {
     return (kin_windows){.n = 2, .at = {{begin, end, 0}, {begin2, end2, 0}}};
@@ -464,6 +471,7 @@ static inline void tell_store(node *to, const node *from) {
     kin_store_bitmap(kin_chunk_store_store(from->chunks), bits);
     tell_bits(to, from, bits);
 }
+#define tell_store(...) FROM_TEST(tell_store(__VA_ARGS__))
 
 // Tells `to` that `from` has all chunks.
 static inline void tell_all(node *to, const node *from) {
@@ -472,6 +480,7 @@ static inline void tell_all(node *to, const node *from) {
     assert_true(to->w->manifest.n_chunks <= 8 * sizeof bits);
     tell_bits(to, from, bits);
 }
+#define tell_all(...) FROM_TEST(tell_all(__VA_ARGS__))
 
 // ---- what a device must have
 
@@ -512,6 +521,7 @@ static inline uint64_t bytes_needed_by(const node *n) {
     free(needed);
     return sum;
 }
+#define bytes_needed_by(...) FROM_TEST(bytes_needed_by(__VA_ARGS__))
 
 static inline bool is_right(kin_store *store, uint32_t i_chunk) {
     uint32_t n = kin_manifest_chunk(kin_store_manifest(store), i_chunk).bytes;
@@ -534,6 +544,7 @@ static inline void expect_needed_chunks(const node *n, bool exactly) {
     free(needed);
     if (exactly) assert_int_equal(n_beyond, 0);
 }
+#define expect_needed_chunks(...) FROM_TEST(expect_needed_chunks(__VA_ARGS__))
 
 static inline void expect_same_slice(const kin_slice *slice, const kin_gguf_tensor *a, const kin_gguf_tensor *b) {
     kin_slice_view v = kin_slice_view_of(slice, a);
@@ -562,6 +573,7 @@ static inline void expect_layers(const node *n) {
     kin_model_close(&ours);
     kin_model_close(&whole);
 }
+#define expect_layers(...) FROM_TEST(expect_layers(__VA_ARGS__))
 
 static inline void expect_done(node *n) {
     RUN_UNTIL(n->w, n->n_done > 0 || n->reason[0]);
@@ -569,11 +581,13 @@ static inline void expect_done(node *n) {
     expect_needed_chunks(n, false);
     expect_layers(n);
 }
+#define expect_done(...) FROM_TEST(expect_done(__VA_ARGS__))
 
 static inline void expect_failed(node *n, const char *words) {
     RUN_UNTIL(n->w, n->n_done > 0 || n->reason[0]);
     if (!strstr(n->reason, words)) fail_msg("'%s' does not say '%s'", n->reason, words);
     assert_int_equal(n->n_done, 0);
 }
+#define expect_failed(...) FROM_TEST(expect_failed(__VA_ARGS__))
 
 #define TEST(name) cmocka_unit_test_setup_teardown(name, open_context, close_context)

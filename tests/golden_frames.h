@@ -16,6 +16,7 @@
 #include <string.h>
 
 #include "pure/proto/frame.h"
+#include "tests/place.h"
 
 // The first line of each is the frame's header.
 typedef struct golden_frame {
@@ -154,6 +155,7 @@ static inline bytes bytes_new(size_t n) {
     b.at = b.memory + 1;
     return b;
 }
+#define bytes_new(...) FROM_TEST(bytes_new(__VA_ARGS__))
 
 static inline void put_hex(uint8_t *to, const char *hex) {
     for (size_t i = 0; hex[2 * i]; i++) {
@@ -168,6 +170,7 @@ static inline bytes golden_bytes(kin_frame_type type) {
     put_hex(b.at, golden_frames[type - 1].hex);
     return b;
 }
+#define golden_bytes(...) FROM_TEST(golden_bytes(__VA_ARGS__))
 
 static inline bytes golden_payload(kin_frame_type type) {
     bytes frame = golden_bytes(type), b = bytes_new(frame.n - KIN_FRAME_HEADER);
@@ -175,3 +178,4 @@ static inline bytes golden_payload(kin_frame_type type) {
     free(frame.memory);
     return b;
 }
+#define golden_payload(...) FROM_TEST(golden_payload(__VA_ARGS__))

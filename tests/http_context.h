@@ -15,6 +15,7 @@
 
 #include "serve/http/access.h"
 #include "serve/http/http.h"
+#include "tests/place.h"
 
 enum { OPEN_MOST = 64, HANG_S = 240 };
 
@@ -102,6 +103,7 @@ static inline kin_http_exchange *take_open(context *w) {
     assert_true(w->n_open > 0);
     return w->open[--w->n_open];
 }
+#define take_open(...) FROM_TEST(take_open(__VA_ARGS__))
 
 static const kin_http_callbacks owner = {.head = on_head, .request = on_request, .gone = on_gone};
 
@@ -110,11 +112,13 @@ static inline void open_context(context *w) {
     w->o.host = "127.0.0.1";
     assert_int_equal(uv_loop_init(&w->loop), 0);
 }
+#define open_context(...) FROM_TEST(open_context(__VA_ARGS__))
 
 static inline void serve(context *w) {
     kin_err err = {""};
     if (kin_http_open(&w->http, &w->loop, &w->o, &owner, w, &err) != 0) fail_msg("%s", err.text);
 }
+#define serve(...) FROM_TEST(serve(__VA_ARGS__))
 
 static inline void close_context(context *w) {
     kin_http_close(w->http);
@@ -124,6 +128,7 @@ static inline void close_context(context *w) {
     assert_int_equal(w->n_open, 0);
     assert_int_equal(uv_loop_close(&w->loop), 0);
 }
+#define close_context(...) FROM_TEST(close_context(__VA_ARGS__))
 
 // ---- clients
 
@@ -168,6 +173,7 @@ static inline client *connect_client(context *w) {
     run_until(w, c->is_connected);
     return c;
 }
+#define connect_client(...) FROM_TEST(connect_client(__VA_ARGS__))
 
 static inline void on_client_closed(uv_handle_t *handle) {
     client *c = handle->data;
@@ -196,10 +202,12 @@ static inline void send_bytes(client *c, const char *bytes, size_t n) {
     uv_buf_t buf = uv_buf_init(w->bytes, (unsigned)n);
     assert_int_equal(uv_write(&w->write, &c->stream, &buf, 1, on_client_written), 0);
 }
+#define send_bytes(...) FROM_TEST(send_bytes(__VA_ARGS__))
 
 static inline void send_text(client *c, const char *text) {
     send_bytes(c, text, strlen(text));
 }
+#define send_text(...) FROM_TEST(send_text(__VA_ARGS__))
 
 // Sends "GET PATH" with the headers that every request needs.
 static inline void get(client *c, const char *path) {
@@ -207,11 +215,13 @@ static inline void get(client *c, const char *path) {
     snprintf(text, sizeof text, "GET %s HTTP/1.1\r\nHost: localhost\r\n\r\n", path);
     send_text(c, text);
 }
+#define get(...) FROM_TEST(get(__VA_ARGS__))
 
 static inline void wait_for(client *c, const char *text) {
     run_until(c->w, strstr(c->got, text) || c->has_ended);
     if (!strstr(c->got, text)) fail_msg("'%s' did not come, but: %s", text, c->got);
 }
+#define wait_for(...) FROM_TEST(wait_for(__VA_ARGS__))
 
 static inline void wait_for_end(client *c) {
     run_until(c->w, c->has_ended);
@@ -220,6 +230,7 @@ static inline void wait_for_end(client *c) {
 static inline void expect_in(const client *c, const char *text) {
     if (!strstr(c->got, text)) fail_msg("no '%s' in: %s", text, c->got);
 }
+#define expect_in(...) FROM_TEST(expect_in(__VA_ARGS__))
 
 // Discards the bytes received so far.
 static inline void forget(client *c) {

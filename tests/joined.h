@@ -14,6 +14,7 @@
 #include <stdatomic.h>
 
 #include "cluster/join.h"
+#include "tests/place.h"
 
 static const kin_key key = {{7, 7, 7}}; // the cluster's key
 
@@ -53,9 +54,11 @@ static inline void start_device(device *d, const kin_join_options *options, cons
     }
     assert_int_equal(pthread_create(&d->thread, NULL, device_run, d), 0);
 }
+#define start_device(...) FROM_TEST(start_device(__VA_ARGS__))
 
 static inline void close_device(device *d) {
     atomic_store(&d->stop, true);
     pthread_join(d->thread, NULL);
     if (d->rc != 0) fail_msg("%s", d->err.text);
 }
+#define close_device(...) FROM_TEST(close_device(__VA_ARGS__))

@@ -28,6 +28,7 @@
 #include "net/link.h"
 #include "net/listener.h"
 #include "testkit/pair_transport.h"
+#include "tests/place.h"
 
 enum {
     TIMEOUT_MS = 60000, // limit for events that should come soon
@@ -159,6 +160,7 @@ static inline int open_context_with(void **state, bool is_pair, uint32_t handsha
     *state = w;
     return 0;
 }
+#define open_context_with(...) FROM_TEST(open_context_with(__VA_ARGS__))
 
 // Over TCP and TLS, on loopback.
 static inline int open_context(void **state) {
@@ -232,6 +234,7 @@ static inline void connect_end(context *w, end *e, const char *address, const ki
     *e = (end){.w = w};
     assert_int_equal(kin_link_connect(&e->link, &w->loop, address, w->port, o, &callbacks, e, &err), 0);
 }
+#define connect_end(...) FROM_TEST(connect_end(__VA_ARGS__))
 
 // Connects `client` and returns the server's end of the same link.
 static inline end *connect_pair(context *w, end *client) {
@@ -240,6 +243,7 @@ static inline end *connect_pair(context *w, end *client) {
     RUN_UNTIL(w, client->is_open && w->n_ends == n + 1);
     return &w->ends[n];
 }
+#define connect_pair(...) FROM_TEST(connect_pair(__VA_ARGS__))
 
 static inline void close_end(context *w, end *e) {
     kin_link_close(e->link, NULL);
@@ -260,6 +264,7 @@ static inline void expect_frame(context *w, end *from, end *to, const char *text
     assert_int_equal(to->n_bytes, strlen(text));
     assert_memory_equal(to->bytes, text, to->n_bytes);
 }
+#define expect_frame(...) FROM_TEST(expect_frame(__VA_ARGS__))
 
 // ---- a peer with a bare socket, with or without the key
 
@@ -278,6 +283,7 @@ static inline stranger connect_stranger(context *w) {
     assert_int_equal(fcntl(s.fd, F_SETFL, O_NONBLOCK), 0);
     return s;
 }
+#define connect_stranger(...) FROM_TEST(connect_stranger(__VA_ARGS__))
 
 static inline void say(stranger *s, const void *bytes, size_t n) {
     if (send(s->fd, bytes, n, MSG_NOSIGNAL) < 0 && errno != EAGAIN) s->has_end = true;
@@ -319,12 +325,14 @@ static inline stranger connect_insider(context *w, end **other) {
     *other = &w->ends[n];
     return s;
 }
+#define connect_insider(...) FROM_TEST(connect_insider(__VA_ARGS__))
 
 static inline void say_encrypted(stranger *s, const void *bytes, size_t n) {
     kin_err err;
     assert_int_equal(kin_tls_write(s->tls, bytes, n, &err), 0);
     say_output(s);
 }
+#define say_encrypted(...) FROM_TEST(say_encrypted(__VA_ARGS__))
 
 static inline void leave(stranger *s) {
     kin_tls_close(s->tls);

@@ -8,6 +8,7 @@
 #include "pure/proto/epoch.h"
 #include "pure/proto/goodbye.h"
 #include "pure/proto/membership.h"
+#include "tests/place.h"
 #include "tests/trace.h"
 
 static kin_membership *membership;
@@ -63,6 +64,7 @@ static inline void expect_words(const char *words) {
     if (!strstr(trace, words)) fail_msg("'%s' is not in:\n%s", words, trace);
     forget();
 }
+#define expect_words(...) FROM_TEST(expect_words(__VA_ARGS__))
 
 // ---- events
 
@@ -76,10 +78,12 @@ static inline void begin(kin_membership_options o) {
     assert_non_null(membership);
     forget();
 }
+#define begin(...) FROM_TEST(begin(__VA_ARGS__))
 
 static inline void begin_default(void) {
     begin(kin_membership_options_default());
 }
+#define begin_default(...) FROM_TEST(begin_default(__VA_ARGS__))
 
 static inline int tear_down(void **state) {
     (void)state;
@@ -178,5 +182,6 @@ static inline void begin_with_two(void) {
     assert_int_equal(kin_membership_state_now(membership), KIN_MEMBERSHIP_SERVING);
     forget();
 }
+#define begin_with_two(...) FROM_TEST(begin_with_two(__VA_ARGS__))
 
 #define STORY(name) cmocka_unit_test_teardown(name, tear_down)

@@ -15,6 +15,8 @@
 #include <stdbool.h>
 #include <sys/socket.h>
 
+#include "tests/place.h"
+
 static inline bool has_port(int fd, uint16_t port, int (*name)(int fd, struct sockaddr *at, socklen_t *n)) {
     struct sockaddr_in6 at;
     socklen_t n = sizeof at;
@@ -32,3 +34,4 @@ static inline void narrow_path(uint16_t port, unsigned most, bool to, bool from)
             assert_int_equal(setsockopt(fd, SOL_SOCKET, SO_ATTACH_FILTER, &filter, sizeof filter), 0);
     }
 }
+#define narrow_path(...) FROM_TEST(narrow_path(__VA_ARGS__))

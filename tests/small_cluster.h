@@ -7,6 +7,7 @@
 
 #include "cluster/cluster.h"
 #include "tests/joined.h"
+#include "tests/place.h"
 #include "tests/small_model.h"
 
 static inline kin_join_options device_with_model(uint8_t id, const char *name, uint16_t head_port) {
@@ -41,6 +42,7 @@ static inline kin_cluster *open_small_cluster(const kin_cluster_options *options
     if (kin_cluster_open(&c, options, &err) != 0) fail_msg("%s", err.text);
     return c;
 }
+#define open_small_cluster(...) FROM_TEST(open_small_cluster(__VA_ARGS__))
 
 // Plans equal numbers of layers for all devices, in two rounds.
 static inline int plan_two_rounds(kin_planner *user, const kin_planner_question *q, kin_plan *out, kin_err *err) {

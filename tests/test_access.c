@@ -1,5 +1,6 @@
 // Access control of the HTTP server (keys, hosts, origins), as rules and over sockets.
 #include "tests/http_context.h"
+#include "tests/place.h"
 
 #include <fcntl.h>
 
@@ -13,12 +14,14 @@ static kin_access *open_access(const kin_access_options *o) {
     if (kin_access_open(&a, o, &err) != 0) fail_msg("%s", err.text);
     return a;
 }
+#define open_access(...) FROM_TEST(open_access(__VA_ARGS__))
 
 static void write_file(const char *path, const char *text) {
     int fd = open(path, O_CREAT | O_TRUNC | O_WRONLY, 0600);
     assert_int_equal(write(fd, text, strlen(text)), strlen(text));
     close(fd);
 }
+#define write_file(...) FROM_TEST(write_file(__VA_ARGS__))
 
 // ---- rules
 
@@ -249,6 +252,7 @@ static char *ask(const kin_access_options *o, const char *line, const char *fiel
     kin_access_close(a);
     return got;
 }
+#define ask(...) FROM_TEST(ask(__VA_ARGS__))
 
 static const kin_access_options with_key = {.host = "127.0.0.1", .api_keys = "secret"}, without_key = {.host = "127.0.0.1"};
 
@@ -321,6 +325,7 @@ static void check_marks(const kin_access_options *o, const mark *marks, size_t n
             fail_msg("%s\n%s%s", marks[i].line, marks[i].fields, got);
     }
 }
+#define check_marks(...) FROM_TEST(check_marks(__VA_ARGS__))
 
 #define LAN "Host: 192.168.1.7:8080\r\n"
 #define LOCAL "Host: localhost:8080\r\n"

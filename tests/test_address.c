@@ -11,6 +11,7 @@
 
 #include "net/address.h"
 #include "net/heartbeat.h"
+#include "tests/place.h"
 
 static void expect_address(const char *numbers, const char *host, const char *text) {
     kin_address a;
@@ -22,6 +23,7 @@ static void expect_address(const char *numbers, const char *host, const char *te
     assert_string_equal(h, host);
     assert_string_equal(t, text);
 }
+#define expect_address(...) FROM_TEST(expect_address(__VA_ARGS__))
 
 static void addresses_are_read_and_written(void **state) {
     (void)state;
@@ -49,6 +51,7 @@ static bool same_network(const char *x, const char *y) {
     kin_address_network(&b, n);
     return memcmp(m, n, sizeof m) == 0;
 }
+#define same_network(...) FROM_TEST(same_network(__VA_ARGS__))
 
 static void a_peer_is_an_address_or_a_64(void **state) {
     (void)state;

@@ -12,6 +12,7 @@
 #include "kernels/kernels.h"
 #include "kernels/panel.h"
 #include "testkit/sanitized.h"
+#include "tests/place.h"
 
 enum { MOST_SEQUENCES = 4, TABLE = 64 };
 
@@ -36,12 +37,14 @@ static const kin_kernels *best(void) {
     assert_non_null(kernels);
     return kernels;
 }
+#define best(...) FROM_TEST(best(__VA_ARGS__))
 
 static void *allocate(size_t n) {
     void *p = malloc(n ? n : 1);
     assert_non_null(p);
     return p;
 }
+#define allocate(...) FROM_TEST(allocate(__VA_ARGS__))
 
 static float *random_floats(kin_rng *rng, size_t n, float size) {
     float *x = allocate(n * sizeof *x);
@@ -69,6 +72,7 @@ static void store(const context *w, const kin_kernels *kernels) {
         free(cells);
     }
 }
+#define store(...) FROM_TEST(store(__VA_ARGS__))
 
 // Assigns the blocks of all sequences in an order shuffled by `seed`. The values do not depend on it.
 static void place(context *w, uint64_t seed) {
@@ -86,6 +90,7 @@ static void place(context *w, uint64_t seed) {
         for (int i = 0; i * KIN_KV_CELLS < w->n_positions[s]; i++) w->tables[s][i] = order[used++];
     store(w, best());
 }
+#define place(...) FROM_TEST(place(__VA_ARGS__))
 
 static void open_context(context *w, kin_kv_layout kv, int group, int n_sequences, const int *n_positions) {
     kin_rng rng;
@@ -107,6 +112,7 @@ static void open_context(context *w, kin_kv_layout kv, int group, int n_sequence
     assert_true(w->k && w->v);
     place(w, 1);
 }
+#define open_context(...) FROM_TEST(open_context(__VA_ARGS__))
 
 static void close_context(context *w) {
     for (int s = 0; s < w->n_sequences; s++) {
@@ -130,6 +136,7 @@ typedef struct manner {
 static manner plain(void) {
     return (manner){.kernels = best(), .n_threads = 1, .step = 1000000};
 }
+#define plain(...) FROM_TEST(plain(__VA_ARGS__))
 
 static void run(kin_attention *a, const manner *m) {
     int64_t n = kin_attention_plan(a, m->n_threads);
@@ -194,10 +201,12 @@ static float *results(const context *w, const row *rows, int n, const manner *m)
     attend(w, rows, n, m, out);
     return out;
 }
+#define results(...) FROM_TEST(results(__VA_ARGS__))
 
 static void assert_same(const context *w, const float *a, const float *b, int n) {
     assert_memory_equal(a, b, (size_t)n * out_width(w) * sizeof *a);
 }
+#define assert_same(...) FROM_TEST(assert_same(__VA_ARGS__))
 
 // ---- against double precision
 
@@ -233,6 +242,7 @@ static void check_row(const context *w, row r, int window, double tolerance) {
     }
     free(out);
 }
+#define check_row(...) FROM_TEST(check_row(__VA_ARGS__))
 
 static void results_are_those_of_double_precision(void **state) {
     (void)state;
@@ -324,6 +334,7 @@ static void assert_values_in_keys(kin_kv_layout kv, int group, int window) {
     close_context(&apart);
     close_context(&within);
 }
+#define assert_values_in_keys(...) FROM_TEST(assert_values_in_keys(__VA_ARGS__))
 
 static void values_within_keys_give_the_bits_of_values_beside_them(void **state) {
     (void)state;
@@ -353,6 +364,7 @@ static void check_chunks(const context *w, int n, manner m) {
     free(all);
     free(rows);
 }
+#define check_chunks(...) FROM_TEST(check_chunks(__VA_ARGS__))
 
 static void a_row_has_the_same_bits_in_every_chunk(void **state) {
     (void)state;
@@ -390,6 +402,7 @@ static void check_splits(kin_kv_layout kv, int group, int begin, int n_rows) {
     }
     close_context(&w);
 }
+#define check_splits(...) FROM_TEST(check_splits(__VA_ARGS__))
 
 static void a_row_has_the_same_bits_for_every_split_into_tasks(void **state) {
     (void)state;

@@ -20,6 +20,7 @@
 #include "pipeline/loopback.h"
 #include "testkit/free_port.h"
 #include "testkit/head_eval.h"
+#include "tests/place.h"
 #include "tests/small_cluster.h"
 
 enum { N_DEVICES = 3, TIMEOUT_MS = 60000 };
@@ -49,6 +50,7 @@ static void open_device(device *d, uint8_t id, const char *name, double speed, u
     o.status = count_joined;
     start_device(d, &o, &facts);
 }
+#define open_device(...) FROM_TEST(open_device(__VA_ARGS__))
 
 // Opens a device that no other device can reach: it is announced at 127.0.0.1 but listens elsewhere.
 static void open_shut_device(device *d, uint8_t id, const char *name, uint16_t head_port) {
@@ -58,6 +60,7 @@ static void open_shut_device(device *d, uint8_t id, const char *name, uint16_t h
     o.status = count_joined;
     start_device(d, &o, &facts);
 }
+#define open_shut_device(...) FROM_TEST(open_shut_device(__VA_ARGS__))
 
 // ---- a head
 
@@ -141,6 +144,7 @@ static void open_head(head *h, double speed, int n_expected) {
     o.planner = (kin_planner *)h;
     h->cluster = open_small_cluster(&o);
 }
+#define open_head(...) FROM_TEST(open_head(__VA_ARGS__))
 
 static void close_head(head *h) {
     kin_cluster_close(h->cluster);
@@ -163,6 +167,7 @@ static void request(head *h, float *logits) {
     eval(kin_cluster_head(h->cluster), logits);
     kin_cluster_end(h->cluster);
 }
+#define request(...) FROM_TEST(request(__VA_ARGS__))
 
 static void eval_alone(float *want) {
     kin_loopback_head alone;
@@ -175,12 +180,14 @@ static void eval_alone(float *want) {
     kin_loopback_head_close(&alone);
     kin_shard_close(shard);
 }
+#define eval_alone(...) FROM_TEST(eval_alone(__VA_ARGS__))
 
 static void expect_the_logits_of_one_machine(const float *logits) {
     static float want[N_VOCAB];
     eval_alone(want);
     assert_memory_equal(want, logits, sizeof want);
 }
+#define expect_the_logits_of_one_machine(...) FROM_TEST(expect_the_logits_of_one_machine(__VA_ARGS__))
 
 // Returns the number of layers of the device with that name in the active plan, or -1 if there is no plan.
 static int layers_of(head *h, const char *name) {

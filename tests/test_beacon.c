@@ -10,6 +10,7 @@
 
 #include "base/hash.h"
 #include "pure/proto/beacon.h"
+#include "tests/place.h"
 
 static int toy_sign(void *user, const uint8_t *bytes, size_t n, uint8_t tag[KIN_BEACON_TAG]) {
     uint64_t key = *(const uint64_t *)user;
@@ -45,6 +46,7 @@ static kin_beacon an_answer(void) {
 static void encode(uint8_t bytes[KIN_BEACON_BYTES], const kin_beacon *b) {
     assert_int_equal(kin_beacon_encode(bytes, b, toy_sign, &key, NULL), 0);
 }
+#define encode(...) FROM_TEST(encode(__VA_ARGS__))
 
 // Signs the changed bytes again, as a sender with the key could, and expects a refusal.
 static void expect_refused(uint8_t bytes[KIN_BEACON_BYTES], const char *words) {
@@ -54,6 +56,7 @@ static void expect_refused(uint8_t bytes[KIN_BEACON_BYTES], const char *words) {
     assert_int_equal(kin_beacon_decode(bytes, KIN_BEACON_BYTES, &b, toy_sign, &key, &err), KIN_FAIL);
     if (!strstr(err.text, words)) fail_msg("'%s' does not say '%s'", err.text, words);
 }
+#define expect_refused(...) FROM_TEST(expect_refused(__VA_ARGS__))
 
 // ---- claims
 

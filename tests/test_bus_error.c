@@ -10,6 +10,7 @@
 #include <sys/wait.h>
 
 #include "app/bus_error.c"
+#include "tests/place.h"
 
 static int maps_of(const char *text) {
     char path[] = "/tmp/kin-test-maps-XXXXXX";
@@ -28,6 +29,7 @@ static void expect(const char *text, uintptr_t at, const char *want) {
     if (want) assert_string_equal(path, want);
     close(fd);
 }
+#define expect(...) FROM_TEST(expect(__VA_ARGS__))
 
 static void the_mapping_around_an_address_has_the_name(void **state) {
     (void)state;

@@ -18,6 +18,7 @@
 
 #include "engine/cache_dir.h"
 #include "testkit/os.h"
+#include "tests/place.h"
 
 enum { FILE_BYTES = 64 << 10 };
 
@@ -44,6 +45,7 @@ static folder make_folder(void) {
     }
     return f;
 }
+#define make_folder(...) FROM_TEST(make_folder(__VA_ARGS__))
 
 static void remove_folder(folder *f) {
     for (int i = 0; i < 3; i++) unlink(f->names[i]);
@@ -148,12 +150,14 @@ static void make_model(const folder *f, const char *hash, time_t used) {
     snprintf(name, sizeof name, "models/%s/manifest", hash);
     put_file(in_folder(f, name).text, 100, used);
 }
+#define make_model(...) FROM_TEST(make_model(__VA_ARGS__))
 
 static void remove_all(folder *f) {
     char command[128];
     snprintf(command, sizeof command, "rm -rf %s", f->path);
     assert_int_equal(system(command), 0);
 }
+#define remove_all(...) FROM_TEST(remove_all(__VA_ARGS__))
 
 static void packs_and_fetched_models_are_listed_the_oldest_first(void **state) {
     (void)state;
@@ -236,6 +240,7 @@ static int use_small_disk(const char *dir) {
     if (kin_cache_dir_make_room_for_model(dir, DISK - DISK / 20 - 32768, DISK, &err) != 0) return 4;
     return has(&f, "a.pack") ? 5 : 0; // prepacked weights were evicted for fetched ones
 }
+#define use_small_disk(...) FROM_TEST(use_small_disk(__VA_ARGS__))
 
 static void a_disk_is_not_filled_to_the_brim(void **state) {
     (void)state;

@@ -22,6 +22,7 @@
 #include "sys/file.h"
 #include "testkit/gguf_write.h"
 #include "testkit/model_gen.h"
+#include "tests/place.h"
 
 enum { N = 64 << 10 }; // values of a tensor, which fill many pages
 
@@ -43,6 +44,7 @@ static void write_model(const char *path, float first, int n_parts) {
     if (rc != 0) fail_msg("%s", err.text);
     kin_gguf_writer_free(w);
 }
+#define write_model(...) FROM_TEST(write_model(__VA_ARGS__))
 
 // Waits until a file written now gets a later timestamp than this one's. The clock of a file system may tick in milliseconds.
 static void await_tick(const char *path) {
@@ -57,6 +59,7 @@ static void await_tick(const char *path) {
     } while (now.written_s == of.written_s && now.written_ns == of.written_ns);
     unlink(probe);
 }
+#define await_tick(...) FROM_TEST(await_tick(__VA_ARGS__))
 
 static kin_gguf *open_model(const char *path) {
     kin_err err;
@@ -65,6 +68,7 @@ static kin_gguf *open_model(const char *path) {
     if (kin_gguf_open(&gguf, path, &err) != 0 || kin_gguf_sample(gguf, &sample, &err) != 0) fail_msg("%s", err.text);
     return gguf;
 }
+#define open_model(...) FROM_TEST(open_model(__VA_ARGS__))
 
 static int make(void **state) {
     fixture *f = *state = calloc(1, sizeof *f);
@@ -93,6 +97,7 @@ static void expect_same(kin_gguf *gguf) {
     kin_err err;
     if (kin_gguf_check_files(gguf, &err) != 0) fail_msg("%s", err.text);
 }
+#define expect_same(...) FROM_TEST(expect_same(__VA_ARGS__))
 
 static void expect_changed(kin_gguf *gguf, const char *path) {
     kin_err err = {""};
@@ -100,6 +105,7 @@ static void expect_changed(kin_gguf *gguf, const char *path) {
     if (strncmp(err.text, path, strlen(path)) != 0 || !strstr(err.text, "was overwritten or truncated"))
         fail_msg("'%s' does not name %s", err.text, path);
 }
+#define expect_changed(...) FROM_TEST(expect_changed(__VA_ARGS__))
 
 // Overwrites a file in place, as cp does: the same inode with other bytes.
 static void copy_over(const char *from, const char *to) {
@@ -111,6 +117,7 @@ static void copy_over(const char *from, const char *to) {
     close(in);
     close(out);
 }
+#define copy_over(...) FROM_TEST(copy_over(__VA_ARGS__))
 
 static void put_byte(const char *path, off_t at, uint8_t byte) {
     int fd = open(path, O_WRONLY);
@@ -118,6 +125,7 @@ static void put_byte(const char *path, off_t at, uint8_t byte) {
     assert_int_equal(pwrite(fd, &byte, 1, at), 1);
     close(fd);
 }
+#define put_byte(...) FROM_TEST(put_byte(__VA_ARGS__))
 
 static void set_written(const char *path, const struct stat *as) {
 #ifdef __APPLE__
@@ -127,6 +135,7 @@ static void set_written(const char *path, const struct stat *as) {
 #endif
     assert_int_equal(utimensat(AT_FDCWD, path, times, 0), 0);
 }
+#define set_written(...) FROM_TEST(set_written(__VA_ARGS__))
 
 static void a_file_that_is_not_written_is_the_same(void **state) {
     fixture *f = *state;

@@ -18,6 +18,7 @@
 #include "serve/client/chat_client.h"
 #include "sys/certificate.h"
 #include "sys/tls.h"
+#include "tests/place.h"
 
 // ---- events
 
@@ -223,6 +224,7 @@ static void start(server *s, const char *const *answers) {
     s->port = ntohs(at.sin_port);
     assert_int_equal(pthread_create(&s->thread, NULL, serve, s), 0);
 }
+#define start(...) FROM_TEST(start(__VA_ARGS__))
 
 static void stop(server *s) {
     pthread_join(s->thread, NULL);
@@ -238,6 +240,7 @@ static kin_chat_client *client_of(const server *s, kin_chat_client_options o, co
     if (kin_chat_client_open(&c, &o, &err) != 0) fail_msg("%s", err.text);
     return c;
 }
+#define client_of(...) FROM_TEST(client_of(__VA_ARGS__))
 
 static void count(void *user, const kin_chat_stream *s) {
     (void)s;

@@ -17,6 +17,7 @@
 #include "pure/chat/tool_format.h"
 #include "pure/chat/trial.h"
 #include "pure/text/json.h"
+#include "tests/place.h"
 
 static kin_str str(const char *text) {
     return (kin_str){text, strlen(text)};
@@ -165,6 +166,7 @@ static kin_tool_format format_of(const char *source, kin_jinja **jinja) {
     assert_int_equal(kin_tool_format_of(&format, *jinja, source, strlen(source), &err), 0);
     return format;
 }
+#define format_of(...) FROM_TEST(format_of(__VA_ARGS__))
 
 static void every_models_format_is_found_from_its_template(void **state) {
     (void)state;
@@ -308,6 +310,7 @@ static char *rendered(const model *m, const kin_jinja *jinja, const kin_tool_for
     reply[len - n] = 0;
     return reply;
 }
+#define rendered(...) FROM_TEST(rendered(__VA_ARGS__))
 
 typedef struct parsed {
     kin_text_buffer text, thought, arguments[2];
@@ -348,6 +351,7 @@ static parsed parse(const kin_chat_format *format, const char *reply, size_t cut
     kin_reply_parser_free(p);
     return out;
 }
+#define parse(...) FROM_TEST(parse(__VA_ARGS__))
 
 static void fini(parsed *p) {
     kin_text_fini(&p->text);
@@ -379,6 +383,7 @@ static void expect_calls(const model *m, const parsed *p, const char *reply, con
         free(wanted);
     }
 }
+#define expect_calls(...) FROM_TEST(expect_calls(__VA_ARGS__))
 
 // Renders the parsed calls again.
 static void expect_identity(const model *m, const kin_jinja *jinja, const kin_tool_format *format, parsed *p, const char *reply,
@@ -392,6 +397,7 @@ static void expect_identity(const model *m, const kin_jinja *jinja, const kin_to
     assert_string_equal(second, reply);
     free(second);
 }
+#define expect_identity(...) FROM_TEST(expect_identity(__VA_ARGS__))
 
 static bool says(const model *m, int i) {
     return (sets[i].needs & ~m->says) == 0;

@@ -22,6 +22,7 @@
 #include "pipeline/scheduler.h"
 #include "testkit/small_models.h"
 #include "testkit/thread_ring.h"
+#include "tests/place.h"
 
 enum {
     N_VOCAB = KIN_SMALL_VOCAB,
@@ -170,6 +171,7 @@ static void open_context(context *w, int n_members, int n_rounds, bool has_pages
     if (kin_scheduler_open(&w->s, &so, &err) != 0 || kin_scheduler_set_head(w->s, kin_thread_ring_head(w->ring), &err) != 0)
         fail_msg("%s", err.text);
 }
+#define open_context(...) FROM_TEST(open_context(__VA_ARGS__))
 
 // Closes the ring like a process that ends: everything in memory is lost.
 static void close_context(context *w) {
@@ -179,6 +181,7 @@ static void close_context(context *w) {
     kin_prefix_pages_close(w->pages);
     kin_thread_ring_close(w->ring);
 }
+#define close_context(...) FROM_TEST(close_context(__VA_ARGS__))
 
 static void submit(context *w, text *t) {
     const kin_generation_options o = {
@@ -186,12 +189,14 @@ static void submit(context *w, text *t) {
     kin_err err;
     if (kin_scheduler_submit(w->s, &o, &t->g, &err) != 0) fail_msg("%s", err.text);
 }
+#define submit(...) FROM_TEST(submit(__VA_ARGS__))
 
 static void run(context *w) {
     kin_err err;
     for (bool busy = true; busy;)
         if (kin_scheduler_step(w->s, &busy, &err) != 0) fail_msg("%s", err.text);
 }
+#define run(...) FROM_TEST(run(__VA_ARGS__))
 
 static void run_in(int n_members, int n_rounds, bool has_pages, text *t) {
     context w;
@@ -203,12 +208,14 @@ static void run_in(int n_members, int n_rounds, bool has_pages, text *t) {
     assert_int_equal(t->n_ended, 1);
     assert_int_equal(t->how, KIN_GENERATION_DONE);
 }
+#define run_in(...) FROM_TEST(run_in(__VA_ARGS__))
 
 static void expect_same(const text *a, const text *b) {
     assert_int_equal(a->n_made, b->n_made);
     assert_memory_equal(a->made, b->made, (size_t)a->n_made * sizeof *a->made);
     assert_true(a->logits == b->logits);
 }
+#define expect_same(...) FROM_TEST(expect_same(__VA_ARGS__))
 
 // ---- files on the disks
 
@@ -324,6 +331,7 @@ static replay play(int n_members, bool drops) {
     }
     return r;
 }
+#define play(...) FROM_TEST(play(__VA_ARGS__))
 
 static void a_replay_computes_almost_nothing_twice(void **state) {
     (void)state;
@@ -384,6 +392,7 @@ static void check_restart(int n_members, int n_rounds, int n_members_then, int n
     assert_int_equal(second.n_cached, end_of(&first));
     expect_same(&second, &alone);
 }
+#define check_restart(...) FROM_TEST(check_restart(__VA_ARGS__))
 
 static void a_sequence_is_found_after_a_restart(void **state) {
     (void)state;
@@ -426,6 +435,7 @@ static int run_all(int n_members, int n_rounds, text *texts, const text *alone) 
     }
     return n_found;
 }
+#define run_all(...) FROM_TEST(run_all(__VA_ARGS__))
 
 // Texts are loaded while others run, with a common beginning or without.
 static void texts_are_loaded_beside_each_other(void **state) {
@@ -540,6 +550,7 @@ static int harm_part(const text *t, int n, int il, const char *member, bool dama
     for_each_page(member, harm_page, &h);
     return h.n;
 }
+#define harm_part(...) FROM_TEST(harm_part(__VA_ARGS__))
 
 static void without_all_states_an_earlier_checkpoint_is_used(void **state) {
     static text t, alone;
@@ -573,6 +584,7 @@ static void rename_disk(const char *from, const char *to) {
     snprintf(paths[1], sizeof paths[1], "%s/%s", root, to);
     assert_int_equal(rename(paths[0], paths[1]), 0);
 }
+#define rename_disk(...) FROM_TEST(rename_disk(__VA_ARGS__))
 
 // Returns the kind of checkpoint behind the first n tokens.
 static int kind_at(const text *t, int n) {
@@ -587,6 +599,7 @@ static int kind_at(const text *t, int n) {
     kin_prefix_pages_close(pages);
     return kinds[n / KIN_KV_CELLS - 1];
 }
+#define kind_at(...) FROM_TEST(kind_at(__VA_ARGS__))
 
 // Their states are never stored, so they wait for it for many steps.
 static void marks_at_gaps_evict_no_other_conversation(void **state) {
@@ -661,6 +674,7 @@ static void set_output_norm(const float *weights, float *before) {
     close(fd);
     kin_gguf_close(gguf);
 }
+#define set_output_norm(...) FROM_TEST(set_output_norm(__VA_ARGS__))
 
 // A sequence with a step without numbers is computed again from its beginning, and its states leave the disks.
 static void states_of_a_wrong_step_leave_the_disks(void **state) {
@@ -713,6 +727,7 @@ static void append(kin_kv_blocks *b, int32_t seq, int n) {
     for (int i = 0; i < n; i++)
         if (kin_kv_blocks_append(b, seq, kin_kv_blocks_n_tokens(b, seq), &cell, &err) != 0) fail_msg("%s", err.text);
 }
+#define append(...) FROM_TEST(append(__VA_ARGS__))
 
 static int apply(kin_kv_blocks *b, int32_t seq, int32_t from, int32_t n) {
     kin_err err;

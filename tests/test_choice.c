@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "serve/choice.h"
+#include "tests/place.h"
 
 typedef struct heard {
     char text[1024]; // text of all events
@@ -46,6 +47,7 @@ static void listen(heard *h, kin_chat_known format, const char *reply, size_t pi
     if (c.stop_word >= 0) strcat(h->text, "|");
     kin_choice_close(&c);
 }
+#define listen(...) FROM_TEST(listen(__VA_ARGS__))
 
 #define CALL "<tool_call>\n{\"name\": \"f\", \"arguments\": {\"a\": \"x y\"}}\n</tool_call>"
 #define HEARD "(f:{\"a\": \"x y\"})"

@@ -1,5 +1,6 @@
 // The chunk server serves good clients whatever the bad ones request: fairly, within its limits, and only what it may give.
 #include "tests/fetch_context.h"
+#include "tests/place.h"
 
 // ---- clients
 
@@ -30,14 +31,17 @@ static raw *connect_raw_to(context *w, uint16_t port, uv_loop_t *loop) {
     RUN_UNTIL(w, r->is_accepted || (loop != &w->loop && (uv_run(loop, UV_RUN_NOWAIT), r->is_accepted)));
     return r;
 }
+#define connect_raw_to(...) FROM_TEST(connect_raw_to(__VA_ARGS__))
 
 static raw *connect_raw_on(context *w, uv_loop_t *loop) {
     return connect_raw_to(w, w->head.port, loop);
 }
+#define connect_raw_on(...) FROM_TEST(connect_raw_on(__VA_ARGS__))
 
 static raw *connect_raw(context *w) {
     return connect_raw_on(w, &w->loop);
 }
+#define connect_raw(...) FROM_TEST(connect_raw(__VA_ARGS__))
 
 static void send_get(raw *r, const uint8_t *model, uint32_t i_chunk, uint32_t offset, uint32_t length) {
     uint8_t bytes[64];
@@ -51,6 +55,7 @@ static void expect_closed(raw *r, const char *words) {
     if (!strstr(r->reason, words)) fail_msg("'%s' does not say '%s'", r->reason, words);
     r->w->n_raws--;
 }
+#define expect_closed(...) FROM_TEST(expect_closed(__VA_ARGS__))
 
 // ---- claims
 

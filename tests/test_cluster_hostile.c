@@ -77,6 +77,7 @@ static desk open_desk(const kin_proto_plan *plan) {
     if (kin_engine_instance_open(&d.instance, plan, &o, &err) != 0) fail_msg("%s", err.text);
     return d;
 }
+#define open_desk(...) FROM_TEST(open_desk(__VA_ARGS__))
 
 static void close_desk(desk *d) {
     kin_engine_instance_close(d->instance);
@@ -100,10 +101,12 @@ static int give_rows(desk *d, uint64_t step, int round, int n_tokens, int n_out,
     kin_message_pool_give(d->pool, buffer);
     return rc;
 }
+#define give_rows(...) FROM_TEST(give_rows(__VA_ARGS__))
 
 static int give_step(desk *d, uint64_t step, int round, int n_tokens, kin_err *err) {
     return give_rows(d, step, round, n_tokens, n_tokens, n_tokens, err);
 }
+#define give_step(...) FROM_TEST(give_step(__VA_ARGS__))
 
 static void a_step_with_other_rows_than_it_has_is_refused(void **state) {
     (void)state;
@@ -200,6 +203,7 @@ static void a_plan_with_batches_beyond_its_context_is_cut(void **state) {
 }
 
 #include "tests/hostile_peer.inc"
+#include "tests/place.h"
 
 // ---- honest peers
 
@@ -207,6 +211,7 @@ static void open_device(device *d, uint16_t head_port) {
     kin_join_options o = device_with_model(DEVICE_ID, "anna", head_port);
     start_device(d, &o, NULL);
 }
+#define open_device(...) FROM_TEST(open_device(__VA_ARGS__))
 
 // Lets links be measured, and the planner be asked after every request.
 static const kin_device_facts facts = {.memory_bytes = 1e9};
@@ -232,6 +237,7 @@ static kin_cluster *open_cluster(uint16_t port, atomic_bool *stop) {
     o.stop = stop;
     return open_small_cluster(&o);
 }
+#define open_cluster(...) FROM_TEST(open_cluster(__VA_ARGS__))
 
 static int ask(kin_cluster *c, float *logits, kin_err *err) {
     if (kin_cluster_begin(c, err) != 0) return KIN_FAIL;
@@ -255,6 +261,7 @@ static void expect_service(kin_cluster *c) {
     assert_int_equal(kin_cluster_n_members(c), 2);
     assert_memory_equal(got, want, sizeof got);
 }
+#define expect_service(...) FROM_TEST(expect_service(__VA_ARGS__))
 
 static void a_head_outlives_hostile_devices(void **state) {
     (void)state;
@@ -394,6 +401,7 @@ static size_t say_after_open(uint16_t port, kin_proto_role role, const uint8_t *
     close(fd);
     return n_heard;
 }
+#define say_after_open(...) FROM_TEST(say_after_open(__VA_ARGS__))
 
 // Sends the first `n` bytes of DEVICE.
 static void say_half(uint16_t port, kin_proto_role role, size_t n) {
@@ -404,6 +412,7 @@ static void say_half(uint16_t port, kin_proto_role role, size_t n) {
     assert_true(n < kin_proto_encode(bytes, sizeof bytes, 1, &facts));
     say_after_open(port, role, bytes, n, heard, sizeof heard);
 }
+#define say_half(...) FROM_TEST(say_half(__VA_ARGS__))
 
 static bool is_in(const uint8_t *bytes, size_t n, const char *words) {
     return memmem(bytes, n, words, strlen(words)) != NULL;
@@ -418,6 +427,7 @@ static uint32_t first_private(const kin_gguf_tensor *t) {
     assert_int_equal(kin_manifest_chunks_of_range(&manifest, 0, at, size, &begin, &end, &err), 0);
     return begin;
 }
+#define first_private(...) FROM_TEST(first_private(__VA_ARGS__))
 
 static void embedding_and_output_layer_are_given_to_no_device(void **state) {
     (void)state;

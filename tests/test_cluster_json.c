@@ -13,6 +13,7 @@
 
 #include "observe/facts_file.h"
 #include "serve/cluster_json.h"
+#include "tests/place.h"
 
 static const char *text_of(const json_t *o, const char *key) {
     const char *text = json_string_value(json_object_get(o, key));
@@ -28,6 +29,7 @@ static kin_plan_basis *basis_of(const char *file) {
     if (kin_plan_playoff(&b->facts, &options, &b->plan, &err) != 0) fail_msg("%s", err.text);
     return b;
 }
+#define basis_of(...) FROM_TEST(basis_of(__VA_ARGS__))
 
 static void a_measured_plan_has_times_reasons_and_the_links_of_its_ring(void **state) {
     (void)state;
@@ -88,6 +90,7 @@ static kin_plan_basis *group_of_two(void) {
     b->plan.groups = (kin_grouping){.n = 1, .groups = {{.n = 2, .devices = {1, 0}, .weights = {1, 2}}}};
     return b;
 }
+#define group_of_two(...) FROM_TEST(group_of_two(__VA_ARGS__))
 
 static void expect_the_group(const kin_plan_basis *b, const json_t *json) {
     const json_t *groups = json_object_get(json, "groups"), *group = json_array_get(groups, 0);
@@ -105,6 +108,7 @@ static void expect_the_group(const kin_plan_basis *b, const json_t *json) {
     assert_int_equal(json_array_size(json_object_get(json, "ring")), 2);
     assert_int_equal(json_array_size(json_object_get(json, "links")), 2);
 }
+#define expect_the_group(...) FROM_TEST(expect_the_group(__VA_ARGS__))
 
 static void a_group_in_force_is_told_with_its_shares_its_sums_and_what_it_is_worth(void **state) {
     (void)state;

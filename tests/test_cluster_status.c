@@ -18,6 +18,7 @@
 #include "observe/status_client.h"
 #include "observe/status_subscribers.h"
 #include "testkit/head_eval.h"
+#include "tests/place.h"
 #include "tests/small_cluster.h"
 
 enum { N_TOKENS = 3, TIMEOUT_MS = 60000 };
@@ -29,6 +30,7 @@ static void open_device(device *d, uint16_t port, uint16_t head_port) {
     o.port = port;
     start_device(d, &o, NULL);
 }
+#define open_device(...) FROM_TEST(open_device(__VA_ARGS__))
 
 static kin_cluster *open_cluster(kin_timeline *timeline) {
     kin_cluster_options o = cluster_options(1);
@@ -37,6 +39,7 @@ static kin_cluster *open_cluster(kin_timeline *timeline) {
     o.calls.ask = plan_two_rounds;
     return open_small_cluster(&o);
 }
+#define open_cluster(...) FROM_TEST(open_cluster(__VA_ARGS__))
 
 static kin_status_client_options status_options(uint16_t port, const kin_key *with, int n_reports) {
     return (kin_status_client_options){
@@ -58,6 +61,7 @@ static json_t *report_of(uint16_t port, int n_reports) {
     free(text);
     return root;
 }
+#define report_of(...) FROM_TEST(report_of(__VA_ARGS__))
 
 static json_t *device_in(const json_t *report, size_t i) {
     return json_array_get(json_object_get(report, "devices"), i);
@@ -67,6 +71,7 @@ static double number(const json_t *o, const char *name) {
     if (!json_is_number(json_object_get(o, name))) fail_msg("no number '%s'", name);
     return json_number_value(json_object_get(o, name));
 }
+#define number(...) FROM_TEST(number(__VA_ARGS__))
 
 static bool is_text(const json_t *o, const char *name, const char *text) {
     const char *got = json_string_value(json_object_get(o, name));
@@ -83,6 +88,7 @@ static json_t *report_when(uint16_t port, double n_tokens) {
     }
     return report;
 }
+#define report_when(...) FROM_TEST(report_when(__VA_ARGS__))
 
 static int bars_of(const kin_timeline *t, int row, kin_proto_event_kind kind) {
     int n = 0;
@@ -115,6 +121,7 @@ static void run_request(kin_cluster *c, kin_timeline *t) {
     kin_timeline_add_own(t, kin_timeline_row(t, "desk"));
     kin_cluster_end(c);
 }
+#define run_request(...) FROM_TEST(run_request(__VA_ARGS__))
 
 // A planner that asks its own head for the status while it plans.
 typedef struct thinker {

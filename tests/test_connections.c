@@ -3,6 +3,7 @@
 #include "net/endpoint.h"
 #include "pure/proto/message.h"
 #include "tests/link_context.h"
+#include "tests/place.h"
 
 enum { N_MEMBERS = 3, LONG = KIN_PROTO_MAX_REASON };
 
@@ -39,6 +40,7 @@ static void open_party(party *p, context *w) {
         kin_link_set_frame_max(p->device[i].link, KIN_FRAME_CAP_LARGE);
     }
 }
+#define open_party(...) FROM_TEST(open_party(__VA_ARGS__))
 
 static void close_party(party *p) {
     kin_connections_close(p->connections, "over");
@@ -85,6 +87,7 @@ static kin_proto_have heard(const end *e) {
     assert_int_equal(kin_proto_decode_have(e->bytes, e->n_bytes, &have, &err), 0);
     return have;
 }
+#define heard(...) FROM_TEST(heard(__VA_ARGS__))
 
 static void a_device_is_where_it_says_and_at_last_where_it_is_seen(void **state) {
     context *w = *state;

@@ -13,6 +13,7 @@
 #include "pure/text/utf8.h"
 #include "pure/tokenizer/detok.h"
 #include "testkit/small_vocab.h"
+#include "tests/place.h"
 
 #define REPLACEMENT "\xef\xbf\xbd"
 
@@ -26,6 +27,7 @@ static pair pair_of(kin_vocab_spec spec, unsigned flags) {
     assert_int_equal(kin_detok_new(&p.detok, p.vocab, flags, NULL), 0);
     return p;
 }
+#define pair_of(...) FROM_TEST(pair_of(__VA_ARGS__))
 
 static void pair_free(pair p) {
     kin_detok_free(p.detok);
@@ -36,6 +38,7 @@ static void expect_piece(kin_str piece, const char *text) {
     assert_int_equal(piece.len, strlen(text));
     assert_memory_equal(piece.at, text, piece.len);
 }
+#define expect_piece(...) FROM_TEST(expect_piece(__VA_ARGS__))
 
 static void characters_wait_until_they_are_whole(void **state) {
     (void)state;

@@ -2,6 +2,7 @@
 #include "net/dial.h"
 #include "pure/proto/versions.h"
 #include "tests/link_context.h"
+#include "tests/place.h"
 
 enum { SHORT_MS = 1000 }; // enough for a handshake, even on a busy machine
 
@@ -50,6 +51,7 @@ static void serve(context *w) {
         if (e->link && e->n_frames > 0) answer_open(e);
     }
 }
+#define serve(...) FROM_TEST(serve(__VA_ARGS__))
 
 // ---- the dialling side
 
@@ -101,6 +103,7 @@ static kin_dial *start(context *w, const kin_dial_options *o, outcome *out) {
     assert_int_equal(out->n, 0); // never called from within kin_dial_start
     return d;
 }
+#define start(...) FROM_TEST(start(__VA_ARGS__))
 
 static outcome dial(context *w, const kin_dial_options *o, manner manner, const kin_proto_id *id) {
     static outcome out;
@@ -112,6 +115,7 @@ static outcome dial(context *w, const kin_dial_options *o, manner manner, const 
     assert_int_equal(out.n, 1);
     return out;
 }
+#define dial(...) FROM_TEST(dial(__VA_ARGS__))
 
 static void expect_failure(context *w, const kin_dial_options *o, manner manner, const kin_proto_id *id, kin_dial_end end,
                            const char *sentence) {
@@ -120,6 +124,7 @@ static void expect_failure(context *w, const kin_dial_options *o, manner manner,
     if (!strstr(out.reason, sentence)) fail_msg("expected: %s\ngot:      %s", sentence, out.reason);
     assert_int_equal(out.end, end);
 }
+#define expect_failure(...) FROM_TEST(expect_failure(__VA_ARGS__))
 
 // ---- claims
 
@@ -204,6 +209,7 @@ static int open_deaf(uint16_t *port) {
     *port = ntohs(a.sin_port);
     return fd;
 }
+#define open_deaf(...) FROM_TEST(open_deaf(__VA_ARGS__))
 
 static void a_peer_that_is_not_kin_is_left(void **state) {
     context *w = *state;

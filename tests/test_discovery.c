@@ -16,6 +16,7 @@
 
 #include "base/clock.h"
 #include "net/discovery.h"
+#include "tests/place.h"
 
 enum { TIMEOUT_MS = 20000, QUIET_MS = 150 };
 
@@ -86,6 +87,7 @@ static kin_discovery *open_head(uint8_t key) {
     if (kin_discovery_answer(&head, &loop, &o, &tower, &err) != 0) fail_msg("%s", err.text);
     return head;
 }
+#define open_head(...) FROM_TEST(open_head(__VA_ARGS__))
 
 static kin_discovery *open_device(uint8_t key, seen *s) {
     kin_discovery *device;
@@ -94,11 +96,13 @@ static kin_discovery *open_device(uint8_t key, seen *s) {
     if (kin_discovery_search(&device, &loop, &o, on_found, s, &err) != 0) fail_msg("%s", err.text);
     return device;
 }
+#define open_device(...) FROM_TEST(open_device(__VA_ARGS__))
 
 static void ask(kin_discovery *device) {
     kin_err err = {""};
     if (kin_discovery_ask(device, &err) != 0) fail_msg("%s", err.text);
 }
+#define ask(...) FROM_TEST(ask(__VA_ARGS__))
 
 // ---- datagrams made by hand
 
@@ -123,16 +127,19 @@ static int open_socket(uint16_t port) {
     assert_int_equal(bind(fd, (struct sockaddr *)&at, sizeof at), 0);
     return fd;
 }
+#define open_socket(...) FROM_TEST(open_socket(__VA_ARGS__))
 
 static void send_bytes(int fd, const struct sockaddr_in *to, const uint8_t *bytes, size_t n) {
     assert_int_equal(sendto(fd, bytes, n, 0, (const struct sockaddr *)to, sizeof *to), (ssize_t)n);
 }
+#define send_bytes(...) FROM_TEST(send_bytes(__VA_ARGS__))
 
 static void send_beacon(int fd, const struct sockaddr_in *to, const kin_beacon *beacon, uint8_t key) {
     uint8_t bytes[KIN_BEACON_BYTES];
     assert_int_equal(kin_beacon_encode(bytes, beacon, sign_by_hand, &key, NULL), 0);
     send_bytes(fd, to, bytes, sizeof bytes);
 }
+#define send_beacon(...) FROM_TEST(send_beacon(__VA_ARGS__))
 
 static struct sockaddr_in head_address(void) {
     return (struct sockaddr_in){.sin_family = AF_INET, .sin_port = htons(test_port), .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
@@ -272,6 +279,7 @@ static int take_port(int family) {
     assert_int_equal(is_v6 ? bind(fd, (struct sockaddr *)&v6, sizeof v6) : bind(fd, (struct sockaddr *)&v4, sizeof v4), 0);
     return fd;
 }
+#define take_port(...) FROM_TEST(take_port(__VA_ARGS__))
 
 static void a_taken_port_is_said(void **state) {
     (void)state;

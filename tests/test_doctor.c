@@ -16,6 +16,7 @@
 
 #include "cluster/doctor/doctor_impl.h"
 #include "sys/whole_file.h"
+#include "tests/place.h"
 
 static char root[64];
 static kin_doctor_report report;
@@ -28,6 +29,7 @@ static void put(const char *path, const char *text) {
     *strrchr(folder, '/') = '\0';
     if (kin_folder_make(folder, &err) != 0 || kin_whole_file_write(full, text, strlen(text), &err) != 0) fail_msg("%s", err.text);
 }
+#define put(...) FROM_TEST(put(__VA_ARGS__))
 
 static int make_root(void **state) {
     (void)state;
@@ -58,6 +60,7 @@ static void expect(kin_finding_level level, const char *text, const char *comman
         fail_msg("%d: %s -> %s", (int)f->level, f->text, f->command);
     if (!command[0]) assert_string_equal(f->command, "");
 }
+#define expect(...) FROM_TEST(expect(__VA_ARGS__))
 
 static void a_limit_of_memory_is_a_note_with_the_group_that_has_it(void **state) {
     (void)state;

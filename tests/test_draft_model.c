@@ -14,6 +14,7 @@
 #include "model/vocab_load.h"
 #include "pipeline/draft_model.h"
 #include "testkit/model_gen.h"
+#include "tests/place.h"
 
 enum { N_VOCAB = 320, N_CTX = 512, N_BATCH = 64, MOST = 6, MAX_TOKENS = 400 };
 
@@ -31,6 +32,7 @@ static void make_file(char *name, int n_vocab) {
     int fd = mkstemp(name);
     if (fd < 0 || close(fd) != 0 || kin_model_gen(&spec, name, &err) != 0) fail_msg("%s", err.text);
 }
+#define make_file(...) FROM_TEST(make_file(__VA_ARGS__))
 
 static int begin(void **state) {
     (void)state;
@@ -62,6 +64,7 @@ static kin_draft_model *open_model(int n_ctx) {
     if (kin_draft_model_open(&m, &o, &err) != 0) fail_msg("%s", err.text);
     return m;
 }
+#define open_model(...) FROM_TEST(open_model(__VA_ARGS__))
 
 static kin_draft_limits limits(int most) {
     kin_draft_limits l = {.most = most, .mean_chance = 0.5, .catch_up_s = INFINITY};
@@ -90,12 +93,14 @@ static kin_draft ask_fresh(const int32_t *tokens, int n, int most) {
     assert_int_equal(d.kind, KIN_DRAFT_MODEL);
     return d;
 }
+#define ask_fresh(...) FROM_TEST(ask_fresh(__VA_ARGS__))
 
 static void expect_same(const kin_draft *a, const kin_draft *b) {
     assert_int_equal(a->n, b->n);
     assert_memory_equal(a->tokens, b->tokens, (size_t)a->n * sizeof *a->tokens);
     assert_memory_equal(a->grades, b->grades, (size_t)a->n);
 }
+#define expect_same(...) FROM_TEST(expect_same(__VA_ARGS__))
 
 static void what_was_taken_is_followed_and_what_was_not_is_forgotten(void **state) {
     (void)state;

@@ -27,6 +27,7 @@
 #include "testkit/ref/forward.h"
 #include "testkit/ref_load.h"
 #include "testkit/runner.h"
+#include "tests/place.h"
 
 #define COUNT(array) (sizeof(array) / sizeof *(array))
 
@@ -64,11 +65,13 @@ static temp_model make_model(const kin_model_spec *spec) {
     if (kin_model_gen(spec, m.path, &err) != 0) fail_msg("%s", err.text);
     return m;
 }
+#define make_model(...) FROM_TEST(make_model(__VA_ARGS__))
 
 static void open_runner(kin_runner *r, const char *path, const kin_runner_options *o) {
     kin_err err;
     if (kin_runner_open(r, path, o, &err) != 0) fail_msg("%s", err.text);
 }
+#define open_runner(...) FROM_TEST(open_runner(__VA_ARGS__))
 
 // Opens a small F32 model, on which wrong positions, masks and cells show best.
 static void open_exact_runner(kin_runner *r, const kin_runner_options *o) {
@@ -77,6 +80,7 @@ static void open_exact_runner(kin_runner *r, const kin_runner_options *o) {
     open_runner(r, m.path, o);
     unlink(m.path); // the mapping keeps the data
 }
+#define open_exact_runner(...) FROM_TEST(open_exact_runner(__VA_ARGS__))
 
 // ---- logits
 
@@ -100,12 +104,14 @@ static void eval(kin_runner *r, int32_t seq, int32_t pos, const int32_t *tokens,
     kin_err err;
     if (kin_head_eval(r->head, seq, pos, tokens, n, logits, n, &err) != 0) fail_msg("%s", err.text);
 }
+#define eval(...) FROM_TEST(eval(__VA_ARGS__))
 
 // Computes logits // (N_IDS, N_VOCAB) of all ids in a fresh sequence.
 static void eval_all(kin_runner *r, float *logits) {
     kin_head_clear(r->head);
     eval(r, 0, 0, ids, N_IDS, logits);
 }
+#define eval_all(...) FROM_TEST(eval_all(__VA_ARGS__))
 
 // ---- the reference engine
 
@@ -195,6 +201,7 @@ static void errors_against_reference(const kin_model_spec *spec, const kin_runne
     }
     unlink(m.path);
 }
+#define errors_against_reference(...) FROM_TEST(errors_against_reference(__VA_ARGS__))
 
 static void every_family_gives_the_reference_logits(void **state) {
     (void)state;
@@ -376,6 +383,7 @@ static void run_step(kin_shard *shard, const kin_batch *batch, float *x) {
     for (int i = 0; i < kin_shard_n_windows(shard); i++) assert_int_equal(kin_shard_run(shard, step, i, x, x, &err), 0);
     kin_shard_end(shard, step, true);
 }
+#define run_step(...) FROM_TEST(run_step(__VA_ARGS__))
 
 // One step with tokens of three sequences, as continuous batching builds it.
 static void sequences_in_one_batch_do_not_see_each_other(void **state) {
@@ -458,6 +466,7 @@ static kin_shard *open_part(const kin_runner *r, int begin, int end) {
     if (kin_shard_open(&shard, &r->model, &r->devices, &so, &err) != 0) fail_msg("%s", err.text);
     return shard;
 }
+#define open_part(...) FROM_TEST(open_part(__VA_ARGS__))
 
 // Feeds the ids through two shards in series: the prompt in one batch, the rest token by token.
 static void eval_chained(const kin_runner *r, kin_shard *a, kin_shard *b, float *logits) {
@@ -473,6 +482,7 @@ static void eval_chained(const kin_runner *r, kin_shard *a, kin_shard *b, float 
         assert_int_equal(kin_shard_output(b, n, x, logits + at * N_VOCAB, &err), 0);
     }
 }
+#define eval_chained(...) FROM_TEST(eval_chained(__VA_ARGS__))
 
 static void two_shards_give_the_bits_of_one(void **state) {
     (void)state;

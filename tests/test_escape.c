@@ -9,12 +9,14 @@
 #include <string.h>
 
 #include "pure/text/escape.h"
+#include "tests/place.h"
 
 static const char *escaped(const char *text, size_t n) {
     static char to[256];
     assert_ptr_equal(kin_escape(to, sizeof to, text, n), to);
     return to;
 }
+#define escaped(...) FROM_TEST(escaped(__VA_ARGS__))
 
 static void what_acts_on_a_terminal_is_written_out(void **state) {
     (void)state;

@@ -15,6 +15,7 @@
 
 #include "base/rng.h"
 #include "testkit/group_mesh.h"
+#include "tests/place.h"
 
 enum { MAX = KIN_SHARE_RANKS, N_EMBD = 96, MOST_ROWS = 700 }; // 262 KiB per part: more than a socket accepts at once
 
@@ -25,6 +26,7 @@ static atomic_bool stop;
 static void ok(int rc, const kin_err *err) {
     if (rc != 0) fail_msg("%s", err->text);
 }
+#define ok(...) FROM_TEST(ok(__VA_ARGS__))
 
 static void broken(void *user, uint32_t epoch, const char *reason) {
     assert_true(epoch > 0 && reason[0]);
@@ -86,11 +88,13 @@ static device start(int rank, uint32_t epoch, uint64_t step, int n_rows, int n_s
     assert_non_null(d.x);
     return d;
 }
+#define start(...) FROM_TEST(start(__VA_ARGS__))
 
 static void run_all(device *d, int n) {
     for (int i = 0; i < n; i++) assert_int_equal(pthread_create(&d[i].thread, NULL, sum_up, &d[i]), 0);
     for (int i = 0; i < n; i++) pthread_join(d[i].thread, NULL);
 }
+#define run_all(...) FROM_TEST(run_all(__VA_ARGS__))
 
 static float in_rank_order(int n_ranks, int sum, size_t i) {
     float total = value(0, sum, i);
@@ -123,6 +127,7 @@ static void expect_sums(int n, kin_proto_allreduce variant, kin_activation_type 
     }
     for (int i = 0; i < n; i++) free(d[i].x);
 }
+#define expect_sums(...) FROM_TEST(expect_sums(__VA_ARGS__))
 
 static void every_allreduce_gives_all_devices_the_same_bits(void **state) {
     (void)state;
@@ -195,6 +200,7 @@ static void expect_many_sums(int n, kin_proto_allreduce variant) {
         if (w[i].wrong) fail_msg("device %d: %s", i + 1, w[i].wrong);
     }
 }
+#define expect_many_sums(...) FROM_TEST(expect_many_sums(__VA_ARGS__))
 
 static void many_sums_by_mesh(void **state) {
     (void)state;
@@ -308,6 +314,7 @@ static void expect_end(void (*end)(void), const char *sentence, int n_told) {
     close(fds[1]);
     kin_tls_close(tls[1]);
 }
+#define expect_end(...) FROM_TEST(expect_end(__VA_ARGS__))
 
 static void the_end_of_the_epoch_wakes_waiting_threads(void **state) {
     (void)state;
@@ -373,6 +380,7 @@ static void expect_refused(const uint8_t *bytes, size_t n, const char *sentence)
     kin_tls_close(tls[1]);
     close(fds[1]);
 }
+#define expect_refused(...) FROM_TEST(expect_refused(__VA_ARGS__))
 
 static void nonsense_from_a_device_is_refused(void **state) {
     (void)state;

@@ -11,6 +11,7 @@
 
 #include "pure/plan/expert_cache.h"
 #include "testkit/expert_trace.h"
+#include "tests/place.h"
 
 enum { N_LAYER = 3, N_EXPERT = 8 };
 
@@ -22,6 +23,7 @@ static kin_expert_cache *open_cache(uint64_t budget, kin_expert_policy policy, c
     if (kin_expert_cache_open(&c, &o, &err) != 0) fail_msg("%s", err.text);
     return c;
 }
+#define open_cache(...) FROM_TEST(open_cache(__VA_ARGS__))
 
 // A token uses the experts of a layer whose digits are in `experts`.
 static const kin_expert_changes *use(kin_expert_cache *c, int il, const char *experts) {

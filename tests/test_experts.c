@@ -17,6 +17,7 @@
 #include "base/rng.h"
 #include "engine/experts.h"
 #include "sys/pages.h"
+#include "tests/place.h"
 
 enum { N_LAYER = 3, N_EXPERT = 12, GATE_BYTES = 7000, DOWN_BYTES = 5000, STRIDE = 20480, FILE_BYTES = 1 << 20 };
 
@@ -63,6 +64,7 @@ static void open_context(context *w, uint64_t budget) {
     open_stream(w);
     if (kin_experts_open(&w->experts, w->stream, w->layers, N_LAYER, N_EXPERT, budget, &err) != 0) fail_msg("%s", err.text);
 }
+#define open_context(...) FROM_TEST(open_context(__VA_ARGS__))
 
 static void close_context(context *w) {
     kin_stream_close(w->stream);
@@ -100,6 +102,7 @@ static void expect_matrices(const context *w, int il, int expert) {
         assert_memory_equal(found, w->bytes + at, sizes[k]);
     }
 }
+#define expect_matrices(...) FROM_TEST(expect_matrices(__VA_ARGS__))
 
 static void every_expert_has_the_bytes_of_the_file(void **state) {
     context w = {0};

@@ -17,6 +17,7 @@
 #include "observe/facts_links.h"
 #include "testkit/paper_clusters.h"
 #include "testkit/plan_random.h"
+#include "tests/place.h"
 
 static const char *temporary_path(void) {
     static char path[64];
@@ -31,6 +32,7 @@ static void same_number(double a, double b, double tolerance, const char *what) 
     if (tolerance == 0 ? memcmp(&a, &b, sizeof a) == 0 : fabs(a - b) <= tolerance * fmax(fabs(a), fabs(b))) return;
     fail_msg("%s: %.17g and %.17g", what, a, b);
 }
+#define same_number(...) FROM_TEST(same_number(__VA_ARGS__))
 
 static void same_types(const double *a, const double *b, double tolerance, const char *what) {
     for (int q = 0; q < KIN_N_QUANT; q++) same_number(a[q], b[q], tolerance, what);
@@ -67,6 +69,7 @@ static void same_device(const kin_device_facts *a, const kin_device_facts *b, do
     same_number(a->from_gpu_s, b->from_gpu_s, tolerance, "from_gpu_s");
     same_number(a->gpu_copy_bytes_s, b->gpu_copy_bytes_s, tolerance, "gpu_copy_bytes_s");
 }
+#define same_device(...) FROM_TEST(same_device(__VA_ARGS__))
 
 static void same_model(const kin_model_facts *a, const kin_model_facts *b, double tolerance) {
     assert_int_equal(a->n_layer, b->n_layer);
@@ -113,6 +116,7 @@ static void same_facts(const kin_facts *a, const kin_facts *b, double tolerance)
         }
     }
 }
+#define same_facts(...) FROM_TEST(same_facts(__VA_ARGS__))
 
 // ---- round trips
 
@@ -122,6 +126,7 @@ static void write_and_read(const kin_facts *facts, kin_facts *back) {
     if (kin_facts_file_read(temporary_path(), back, &err) != 0) fail_msg("%s", err.text);
     unlink(temporary_path());
 }
+#define write_and_read(...) FROM_TEST(write_and_read(__VA_ARGS__))
 
 // Adds what the generator leaves out: layer sizes, operation costs, and nonsense that JSON can express.
 static void add_variety(kin_facts *f, kin_rng *rng) {
@@ -253,11 +258,13 @@ static int read_text(const char *text, kin_facts *facts, kin_err *err) {
     unlink(temporary_path());
     return rc;
 }
+#define read_text(...) FROM_TEST(read_text(__VA_ARGS__))
 
 static void must_read(const char *text, kin_facts *facts) {
     kin_err err;
     if (read_text(text, facts, &err) != 0) fail_msg("%s", err.text);
 }
+#define must_read(...) FROM_TEST(must_read(__VA_ARGS__))
 
 static void what_is_missing_has_defaults(void **state) {
     (void)state;
@@ -446,6 +453,7 @@ static void must_not_write(const kin_facts *f, const char *sentence) {
     if (!strstr(err.text, sentence)) fail_msg("'%s' is not in: %s", sentence, err.text);
     assert_int_not_equal(access(temporary_path(), F_OK), 0);
 }
+#define must_not_write(...) FROM_TEST(must_not_write(__VA_ARGS__))
 
 static void what_json_cannot_say_is_not_written(void **state) {
     (void)state;

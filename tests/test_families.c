@@ -21,6 +21,7 @@
 #include "testkit/logits.h"
 #include "testkit/runner.h"
 #include "testkit/thread_ring.h"
+#include "tests/place.h"
 
 #define GOLDEN_DIR KIN_SOURCE_DIR "/../shared/golden-families"
 #define OWN_DIR KIN_SOURCE_DIR "/tests/golden"
@@ -80,6 +81,7 @@ static void check_all(const kin_runner_options *options) {
     assert_int_equal(n, n_models ? N_KNOWN : 0);
     assert_int_equal(n_wrong, 0);
 }
+#define check_all(...) FROM_TEST(check_all(__VA_ARGS__))
 
 static void kin_s_kernels_are_as_exact_as_llama_cpp(void **state) {
     (void)state;
@@ -133,6 +135,7 @@ static uint64_t eval_ids(const char *path, const kin_golden *g, const kin_runner
     kin_runner_close(&r);
     return streamed;
 }
+#define eval_ids(...) FROM_TEST(eval_ids(__VA_ARGS__))
 
 static uint64_t fixed_bytes(const char *path, const kin_runner_options *o, uint64_t *weights) {
     kin_model m;
@@ -185,6 +188,7 @@ static void check_streamed(const char *dir, const kin_golden *g) {
     free(got);
     free(want);
 }
+#define check_streamed(...) FROM_TEST(check_streamed(__VA_ARGS__))
 
 static void streamed_weights_give_the_same_bits(void **state) {
     (void)state;
@@ -235,6 +239,7 @@ static void check_turns(const kin_golden *g) {
     free(q8_0);
     free(all);
 }
+#define check_turns(...) FROM_TEST(check_turns(__VA_ARGS__))
 
 // Layers that have heads of another width, or read the keys and values of another layer, or have their values in their keys.
 static void eight_sequences_have_the_bits_of_one(void **state) {
@@ -274,6 +279,7 @@ static void check_ring(const kin_golden *g) {
     free(got);
     free(want);
 }
+#define check_ring(...) FROM_TEST(check_ring(__VA_ARGS__))
 
 // Layers whose caches are unlike other families': latents, and short convolutions.
 static void a_ring_of_two_has_the_bits_of_one_machine(void **state) {
@@ -297,6 +303,7 @@ static void check_facts(const char *dir, const kin_golden *g) {
     assert_true(facts.layer_ops > 4 && facts.kv_bytes > 0);
     kin_model_close(&m);
 }
+#define check_facts(...) FROM_TEST(check_facts(__VA_ARGS__))
 
 static void plans_know_the_facts_of_every_family(void **state) {
     (void)state;
@@ -363,6 +370,7 @@ static void save_exact(const char *path, const char *to) {
     kin_gguf_writer_free(w);
     kin_model_close(&m);
 }
+#define save_exact(...) FROM_TEST(save_exact(__VA_ARGS__))
 
 // The exact logits of a model beside the clone, which llama.cpp computes with the same largest ones, and kin, whose rounding of
 // activations differs as much, with another one in one row.

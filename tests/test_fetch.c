@@ -1,5 +1,6 @@
 // Fetching over real links: each device ends with exactly the chunks that its windows need and fetches nothing twice.
 #include "tests/fetch_context.h"
+#include "tests/place.h"
 
 #include <ggml.h>
 
@@ -189,6 +190,7 @@ static void split_layers(const context *w, kin_share *shares) {
     if (kin_share_split(&model, GGML_TYPE_F16, (double[]){1, 1}, 2, shares, &err) != 0) fail_msg("%s", err.text);
     kin_model_close(&model);
 }
+#define split_layers(...) FROM_TEST(split_layers(__VA_ARGS__))
 
 static void want_share(node *n, const kin_share *share) {
     int n_done = n->n_done;
@@ -200,6 +202,7 @@ static void want_share(node *n, const kin_share *share) {
     expect_needed_chunks(n, false);
     expect_layers(n);
 }
+#define want_share(...) FROM_TEST(want_share(__VA_ARGS__))
 
 static void a_device_of_a_group_fetches_the_chunks_of_its_slices(void **state) {
     context *w = *state;

@@ -2,6 +2,7 @@
 #include "tests/fetch_context.h"
 
 #include "testkit/proxy.h"
+#include "tests/place.h"
 
 static void the_head_may_die_and_come_back(void **state) {
     context *w = *state;
@@ -71,6 +72,7 @@ static void fetch_beside_a_fake(context *w, uint32_t answer_ms) {
     expect_needed_chunks(n, true);
     assert_int_equal(kin_fetch_stats_now(n->fetch).n_bad_peers, 0);
 }
+#define fetch_beside_a_fake(...) FROM_TEST(fetch_beside_a_fake(__VA_ARGS__))
 
 // ---- slow links, and links that break again and again
 
@@ -169,6 +171,7 @@ static void fake_head(context *w) {
     close_share(&w->head);
     listen_with(&w->head, 0, on_fake_connection);
 }
+#define fake_head(...) FROM_TEST(fake_head(__VA_ARGS__))
 
 static void hashes_of_another_model_are_refused(void **state) {
     context *w = *state;

@@ -1,5 +1,6 @@
 // Answers of llama.cpp's completion API: streams, documents, several prompts, selected fields.
 #include "tests/api_case.h"
+#include "tests/place.h"
 
 #define TIMES                                                                                                                    \
     "'timings':{'cache_n':4,'prompt_n':5,'prompt_ms':2.0,'prompt_per_token_ms':0.4,'prompt_per_second':2500.0,"                  \
@@ -16,6 +17,7 @@ static void begin(written *w, const char *fields) {
     snprintf(body, sizeof body, "{%s}", fields);
     begin_answer(w, &kin_format_native, kin_request_from_native, body);
 }
+#define begin(...) FROM_TEST(begin(__VA_ARGS__))
 
 // Writes a token, with its text unless text is NULL.
 static void write_token(written *w, int choice, const char *text, int32_t token, const kin_token_probs *probs) {
@@ -31,6 +33,7 @@ static void drop_settings(json_t *whole) {
     assert_true(json_is_object(json_object_get(whole, "generation_settings")));
     json_object_del(whole, "generation_settings");
 }
+#define drop_settings(...) FROM_TEST(drop_settings(__VA_ARGS__))
 
 // Compares the chunks without the settings of the last one.
 static void expect_stream(written *w, const char *want) {
@@ -41,6 +44,7 @@ static void expect_stream(written *w, const char *want) {
     expect_json(chunks, want);
     drop_writing(w);
 }
+#define expect_stream(...) FROM_TEST(expect_stream(__VA_ARGS__))
 
 static void a_stream_has_pieces_and_then_the_whole(void **state) {
     (void)state;

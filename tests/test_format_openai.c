@@ -11,6 +11,7 @@
 
 #include "serve/apis/openai/openai_json.h"
 #include "tests/api_case.h"
+#include "tests/place.h"
 
 #define MESSAGES "'messages':[{'role':'user','content':'Hi'}]"
 #define TIMES                                                                                                                    \
@@ -28,12 +29,14 @@ static void begin_chat(written *w, const char *fields) {
     snprintf(body, sizeof body, "{" MESSAGES "%s%s}", fields[0] ? "," : "", fields);
     begin_answer(w, &kin_format_chat, kin_request_from_chat, body);
 }
+#define begin_chat(...) FROM_TEST(begin_chat(__VA_ARGS__))
 
 static void begin_completion(written *w, const char *fields) {
     char body[512];
     snprintf(body, sizeof body, "{%s}", fields);
     begin_answer(w, &kin_format_completions, kin_request_from_completions, body);
 }
+#define begin_completion(...) FROM_TEST(begin_completion(__VA_ARGS__))
 
 // Writes text unless it is NULL, and, if `piece` is set, a token with probabilities, in which it and "x" are the most likely.
 static void write_token(written *w, int choice, const char *text, const char *piece, bool is_prompt) {
@@ -87,6 +90,7 @@ static void expect_chunks(written *w, const char *want) {
     expect_json(chunks, want);
     drop_writing(w);
 }
+#define expect_chunks(...) FROM_TEST(expect_chunks(__VA_ARGS__))
 
 static json_t *take_document(written *w) {
     json_t *document = read_json(w->out.at, w->out.len);
@@ -95,6 +99,7 @@ static json_t *take_document(written *w) {
     drop_writing(w);
     return document;
 }
+#define take_document(...) FROM_TEST(take_document(__VA_ARGS__))
 
 // ---- chat: streams
 
@@ -364,6 +369,7 @@ static void expect_sample(written *w, const char *sample) {
     json_decref(wanted);
     drop_writing(w);
 }
+#define expect_sample(...) FROM_TEST(expect_sample(__VA_ARGS__))
 
 static void documents_have_the_shape_of_llama_servers(void **state) {
     (void)state;

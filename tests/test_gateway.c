@@ -20,6 +20,7 @@
 #include "net/gateway.h"
 #include "net/tls_socket.h"
 #include "pure/proto/refusal.h"
+#include "tests/place.h"
 
 enum { FRAME_MAX = 1 << 20, TIMEOUT_MS = 20000, N_CALLS = KIN_GATEWAY_LINKS + 1 };
 
@@ -179,6 +180,7 @@ static void becomes(atomic_bool *is) {
     for (int ms = 0; ms < TIMEOUT_MS && !atomic_load(is); ms++) usleep(1000);
     assert_true(atomic_load(is));
 }
+#define becomes(...) FROM_TEST(becomes(__VA_ARGS__))
 
 static call *dial(int i) {
     call *c = &calls[i];
@@ -197,6 +199,7 @@ static void hears_itself(call *c, size_t n) {
     kin_endpoint_call(far, say_now, c);
     becomes(&c->has_echo);
 }
+#define hears_itself(...) FROM_TEST(hears_itself(__VA_ARGS__))
 
 // ---- claims
 

@@ -17,6 +17,7 @@
 #include "base/bytes.h"
 #include "model/gguf.h"
 #include "testkit/gguf_write.h"
+#include "tests/place.h"
 
 #define NAME "m.gguf"
 
@@ -79,6 +80,7 @@ static kin_gguf *open_ok(const image *m) {
     if (kin_gguf_open_bytes(&gguf, NAME, m->bytes, m->size, &err) != 0) fail_msg("%s", err.text);
     return gguf;
 }
+#define open_ok(...) FROM_TEST(open_ok(__VA_ARGS__))
 
 // Opening must fail with a message that names the file and contains `words`. Frees the image.
 static void expect_refused(image m, const char *words) {
@@ -93,6 +95,7 @@ static void expect_refused(image m, const char *words) {
     assert_int_equal(kin_gguf_open_bytes(&gguf, NAME, m.bytes, m.size, NULL), KIN_FAIL);
     free(m.bytes);
 }
+#define expect_refused(...) FROM_TEST(expect_refused(__VA_ARGS__))
 
 // Returns the place in the image just after `text`: the field that follows a key or a name.
 static uint8_t *after(image m, const char *text) {
@@ -100,6 +103,7 @@ static uint8_t *after(image m, const char *text) {
     assert_non_null(at);
     return at + strlen(text);
 }
+#define after(...) FROM_TEST(after(__VA_ARGS__))
 
 // Reads everything that an open file offers.
 static volatile uint8_t touched;
@@ -131,6 +135,7 @@ static void walk(const kin_gguf *gguf) {
     }
     touched = sum;
 }
+#define walk(...) FROM_TEST(walk(__VA_ARGS__))
 
 // Metadata
 
@@ -139,6 +144,7 @@ static void expect_u32(const kin_gguf *gguf, const char *key, uint32_t expected)
     assert_int_equal(kin_gguf_get_u32(gguf, key, &value, NULL), 0);
     assert_int_equal(value, expected);
 }
+#define expect_u32(...) FROM_TEST(expect_u32(__VA_ARGS__))
 
 static void integers_of_every_kind_come_back_if_they_fit(void **state) {
     (void)state;
@@ -527,6 +533,7 @@ static void expect_version_refused(uint32_t version, const char *words) {
     kin_put_u32(m.bytes + 4, version);
     expect_refused(m, words);
 }
+#define expect_version_refused(...) FROM_TEST(expect_version_refused(__VA_ARGS__))
 
 static void other_versions_and_byte_order_are_refused(void **state) {
     (void)state;
@@ -675,6 +682,7 @@ static void expect_entry_refused(size_t at, uint64_t value, size_t n, const char
     }
     expect_refused(m, words);
 }
+#define expect_entry_refused(...) FROM_TEST(expect_entry_refused(__VA_ARGS__))
 
 static void impossible_shapes_are_refused(void **state) {
     (void)state;

@@ -15,6 +15,7 @@
 
 #include "model/gguf.h"
 #include "testkit/gguf_write.h"
+#include "tests/place.h"
 
 // Three tensors with different data.
 static const float data[3][6] = {{1, -2, 3.5f, 4, 5, 6}, {7}, {8, 9}};
@@ -70,6 +71,7 @@ static void save_split(const directory *d, const char *prefix, kin_gguf_writer *
     if (kin_gguf_writer_save_split(w, in(d, prefix).text, n_parts, &err) != 0) fail_msg("%s", err.text);
     kin_gguf_writer_free(w);
 }
+#define save_split(...) FROM_TEST(save_split(__VA_ARGS__))
 
 static void expect_path_refused(path p, const char *words) {
     kin_gguf *gguf;
@@ -78,6 +80,7 @@ static void expect_path_refused(path p, const char *words) {
     assert_null(gguf);
     if (err.text[0] != '/' || !strstr(err.text, words)) fail_msg("'%s' does not say '%s'", err.text, words);
 }
+#define expect_path_refused(...) FROM_TEST(expect_path_refused(__VA_ARGS__))
 
 static void split_model_opens_from_any_part(void **state) {
     directory *d = *state;

@@ -9,6 +9,7 @@
 #include <cmocka.h>
 
 #include "testkit/golden.h"
+#include "tests/place.h"
 
 #define GOLDEN_DIR KIN_SOURCE_DIR "/../shared/golden"
 enum { EXIT_SKIP = 77 };
@@ -25,6 +26,7 @@ static void check_all(const kin_runner_options *options) {
                       r.error_median, r.error_max, models[i].error_median, models[i].error_max, r.n_generated);
     }
 }
+#define check_all(...) FROM_TEST(check_all(__VA_ARGS__))
 
 static void repacked_weights_are_as_exact_as_llama_cpp(void **state) {
     (void)state;

@@ -10,6 +10,7 @@
 #include <cmocka.h>
 
 #include "testkit/golden.h"
+#include "tests/place.h"
 
 #define GOLDEN_DIR KIN_SOURCE_DIR "/../shared/golden"
 enum { EXIT_SKIP = 77 };
@@ -24,6 +25,7 @@ static void check_one(const kin_golden *model, const kin_runner_options *options
     print_message("             %-20s errors %.2e %.2e (llama.cpp %.2e %.2e), %2d ids generated\n", model->name, r.error_median,
                   r.error_max, model->error_median, model->error_max, r.n_generated);
 }
+#define check_one(...) FROM_TEST(check_one(__VA_ARGS__))
 
 static void all_layers_on_the_gpu_are_as_exact_as_llama_cpp(void **state) {
     (void)state;

@@ -19,6 +19,7 @@
 #include "pure/text/utf8_ranges.h"
 #include "testkit/sanitized.h"
 #include "testkit/small_vocab.h"
+#include "tests/place.h"
 
 static kin_grammar *compile(const char *gbnf) {
     kin_grammar *grammar;
@@ -27,6 +28,7 @@ static kin_grammar *compile(const char *gbnf) {
     assert_string_equal(err.text, "");
     return grammar;
 }
+#define compile(...) FROM_TEST(compile(__VA_ARGS__))
 
 static void assert_refused(const char *gbnf, const char *words) {
     kin_grammar *grammar;
@@ -35,6 +37,7 @@ static void assert_refused(const char *gbnf, const char *words) {
     assert_null(grammar);
     if (!strstr(err.text, words)) fail_msg("'%s' is not in '%s'", words, err.text);
 }
+#define assert_refused(...) FROM_TEST(assert_refused(__VA_ARGS__))
 
 // Returns true if the grammar matches the whole text; *n_taken: length of the longest allowed prefix.
 static bool matches_with(kin_matcher *m, const char *text, size_t len, size_t *n_taken) {
@@ -47,6 +50,7 @@ static bool matches_with(kin_matcher *m, const char *text, size_t len, size_t *n
     kin_place_fini(&place);
     return ends;
 }
+#define matches_with(...) FROM_TEST(matches_with(__VA_ARGS__))
 
 static bool matches_n(const char *gbnf, const char *text, size_t len, size_t *n_taken) {
     kin_grammar *grammar = compile(gbnf);
@@ -57,11 +61,13 @@ static bool matches_n(const char *gbnf, const char *text, size_t len, size_t *n_
     kin_grammar_free(grammar);
     return ends;
 }
+#define matches_n(...) FROM_TEST(matches_n(__VA_ARGS__))
 
 static bool matches(const char *gbnf, const char *text) {
     size_t n_taken;
     return matches_n(gbnf, text, strlen(text), &n_taken);
 }
+#define matches(...) FROM_TEST(matches(__VA_ARGS__))
 
 // Returns the length of the longest prefix of the text that is allowed.
 static size_t taken(const char *gbnf, const char *text) {
@@ -69,6 +75,7 @@ static size_t taken(const char *gbnf, const char *text) {
     matches_n(gbnf, text, strlen(text), &n_taken);
     return n_taken;
 }
+#define taken(...) FROM_TEST(taken(__VA_ARGS__))
 
 // ---- the language
 
@@ -433,6 +440,7 @@ static void compare_texts(kin_rng *rng, const char *text_of_grammar, const kin_g
     kin_gbnf_fini(&gbnf);
     kin_matcher_free(m);
 }
+#define compare_texts(...) FROM_TEST(compare_texts(__VA_ARGS__))
 
 static void random_grammars_match_what_a_simple_matcher_does(void **state) {
     (void)state;
@@ -595,6 +603,7 @@ static tokens open_tokens(const char *gbnf) {
     assert_int_equal(kin_matcher_begin(t.m, &t.place), 0);
     return t;
 }
+#define open_tokens(...) FROM_TEST(open_tokens(__VA_ARGS__))
 
 static void close_tokens(tokens *t) {
     kin_place_fini(&t->place);
@@ -609,12 +618,14 @@ static bool accept_token(tokens *t, int32_t id) {
     assert_int_equal(kin_matcher_accept(t->m, &t->place, id, &allowed), 0);
     return allowed;
 }
+#define accept_token(...) FROM_TEST(accept_token(__VA_ARGS__))
 
 static int32_t token(const tokens *t, const char *text) {
     int32_t id = kin_vocab_find(t->vocab, text, strlen(text));
     assert_true(id >= 0);
     return id;
 }
+#define token(...) FROM_TEST(token(__VA_ARGS__))
 
 static void special_tokens_match_no_text(void **state) {
     (void)state;
@@ -678,6 +689,7 @@ static void assert_mask_is_right(tokens *t, uint64_t *set) {
         if (kin_token_set_has(set, id) != kin_matcher_allows(t->m, &t->place, id)) fail_msg("token %d", id);
     }
 }
+#define assert_mask_is_right(...) FROM_TEST(assert_mask_is_right(__VA_ARGS__))
 
 static void a_reference_matches_its_control_token_and_nothing_else(void **state) {
     (void)state;
@@ -756,6 +768,7 @@ static void walk_with_masks(kin_rng *rng, const char *gbnf, int n_steps) {
     free(set);
     close_tokens(&t);
 }
+#define walk_with_masks(...) FROM_TEST(walk_with_masks(__VA_ARGS__))
 
 static void masks_are_what_testing_each_token_gives(void **state) {
     (void)state;

@@ -18,6 +18,7 @@
 #include "testkit/logits.h"
 #include "testkit/model_gen.h"
 #include "testkit/thread_ring.h"
+#include "tests/place.h"
 
 #define GOLDEN_DIR KIN_SOURCE_DIR "/../shared/golden"
 
@@ -62,6 +63,7 @@ static void make(const family *f) {
     }
     if (kin_model_gen(&s, path, &err) != 0) fail_msg("%s", err.text);
 }
+#define make(...) FROM_TEST(make(__VA_ARGS__))
 
 static int make_path(void **state) {
     (void)state;
@@ -97,6 +99,7 @@ static void run(kin_thread_ring *ring, float *logits) {
     kin_err err;
     if (try_run(ring, logits, &err) != 0) fail_msg("%s", err.text);
 }
+#define run(...) FROM_TEST(run(__VA_ARGS__))
 
 static kin_thread_ring_options usual(int n_members) {
     return (kin_thread_ring_options){.n_members = n_members, .n_batch = CHUNK, .n_chunk = CHUNK, .n_ctx = N_CTX, .n_steps = 4};
@@ -130,12 +133,14 @@ static kin_thread_ring *open_ring(const kin_thread_ring_options *o) {
     if (kin_thread_ring_open(&ring, path, o, &err) != 0) fail_msg("%s", err.text);
     return ring;
 }
+#define open_ring(...) FROM_TEST(open_ring(__VA_ARGS__))
 
 static void run_once(const kin_thread_ring_options *o, float *logits) {
     kin_thread_ring *ring = open_ring(o);
     run(ring, logits);
     kin_thread_ring_close(ring);
 }
+#define run_once(...) FROM_TEST(run_once(__VA_ARGS__))
 
 // Returns the largest distance of the rows, ignoring up to n_excepted outliers above 0.05.
 static double distance(const float *got, const float *want, int n_excepted) {
@@ -170,6 +175,7 @@ static void expect_near(const kin_thread_ring_options *o, int first, int n, cons
     double e = distance(got, want, n_excepted);
     if (!(e <= bound)) fail_msg("a group of %d: %.2e from one machine, at most %.2e is allowed", n, e, bound);
 }
+#define expect_near(...) FROM_TEST(expect_near(__VA_ARGS__))
 
 static const family plain = {"llama", "f32", EXACT}, mixed = {"llama", "q4_k_m", QUANTIZED};
 
@@ -419,6 +425,7 @@ static int layers_of(const char *file) {
     kin_model_close(&model);
     return n;
 }
+#define layers_of(...) FROM_TEST(layers_of(__VA_ARGS__))
 
 // Runs the models whose layers can be split.
 static void golden_models_are_as_exact_as_llama_cpp(void **state) {

@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "pipeline/loopback.h"
+#include "tests/place.h"
 #include "tests/small_model.h"
 
 enum { MS = 1000000 };
@@ -75,6 +76,7 @@ static void open_context(context *w) {
     kin_head_set_ring(w->alone.head, &ring);
     kin_head_clear(w->alone.head);
 }
+#define open_context(...) FROM_TEST(open_context(__VA_ARGS__))
 
 static void close_context(context *w) {
     kin_loopback_head_close(&w->alone);
@@ -100,6 +102,7 @@ static int run(context *w, int n_steps, int n) {
     }
     return t.n_worked;
 }
+#define run(...) FROM_TEST(run(__VA_ARGS__))
 
 static void work_fills_the_wait_when_that_is_known(void **state) {
     (void)state;

@@ -6,6 +6,7 @@
 #include <sys/un.h>
 
 #include "serve/http/http_request.h"
+#include "tests/place.h"
 
 // ---- requests and responses
 
@@ -406,6 +407,7 @@ static void expect_no_server(context *w, const char *host, uint16_t port, const 
     if (!strstr(err.text, sentence)) fail_msg("%s", err.text);
     assert_null(http);
 }
+#define expect_no_server(...) FROM_TEST(expect_no_server(__VA_ARGS__))
 
 static void addresses_that_cannot_be_had_are_said(void **state) {
     (void)state;

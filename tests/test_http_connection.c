@@ -11,6 +11,7 @@
 #include "pure/text/text_buffer.h"
 #include "serve/http/http.h"
 #include "serve/http/http_connection.h"
+#include "tests/place.h"
 
 typedef struct context {
     kin_http_service service;
@@ -71,12 +72,14 @@ static void open_context(context *w) {
     kin_rng_seed(&w->service.rng, 1);
     assert_int_equal(kin_http_connection_open(&w->c, &w->service, &ops, w, NULL), 0);
 }
+#define open_context(...) FROM_TEST(open_context(__VA_ARGS__))
 
 static void close_context(context *w) {
     kin_http_connection_free(w->c);
     kin_text_fini(&w->sent);
     assert_int_equal(w->service.memory.used, 0);
 }
+#define close_context(...) FROM_TEST(close_context(__VA_ARGS__))
 
 static void feed(context *w, const char *text) {
     kin_http_connection_feed(w->c, text, strlen(text));
@@ -344,6 +347,7 @@ static void open_tunnel(tunnel *t, const char *behind) {
     assert_non_null(strstr(t->w.sent.at, "HTTP/1.1 101 Switching Protocols\r\n"));
     assert_non_null(strstr(t->w.sent.at, "Upgrade: echo\r\n"));
 }
+#define open_tunnel(...) FROM_TEST(open_tunnel(__VA_ARGS__))
 
 static void close_tunnel(tunnel *t) {
     close_context(&t->w);
@@ -351,6 +355,7 @@ static void close_tunnel(tunnel *t) {
     assert_int_equal(t->n_closed, 1);
     assert_int_equal(t->w.n_gone, 0);
 }
+#define close_tunnel(...) FROM_TEST(close_tunnel(__VA_ARGS__))
 
 static void after_an_upgrade_all_bytes_are_the_tunnels(void **state) {
     (void)state;

@@ -5,6 +5,7 @@
 #include <sys/socket.h>
 
 #include "base/rng.h"
+#include "tests/place.h"
 
 // ---- what is refused
 
@@ -72,6 +73,7 @@ static void expect_refusal(context *w, const char *begin, const char *piece, siz
     if (strstr(c->got, status) != c->got) fail_msg("%s: %s", status, c->got);
     close_client(c);
 }
+#define expect_refusal(...) FROM_TEST(expect_refusal(__VA_ARGS__))
 
 static void what_is_too_large_is_refused(void **state) {
     (void)state;
@@ -409,6 +411,7 @@ static int connect_plainly(context *w) {
     assert_int_equal(connect(fd, (const struct sockaddr *)&at, sizeof at), 0);
     return fd;
 }
+#define connect_plainly(...) FROM_TEST(connect_plainly(__VA_ARGS__))
 
 static void idle_connections_cost_little(void **state) {
     (void)state;

@@ -17,6 +17,7 @@
 #include "base/log.h"
 #include "cluster/identity.h"
 #include "sys/process.h"
+#include "tests/place.h"
 
 static char dir[] = "/tmp/kin-test-identity-XXXXXX", key_file[64];
 
@@ -77,10 +78,12 @@ static void start(other *o, bool ends) {
     assert_int_equal(read(o->told[0], o->id.bytes, sizeof o->id.bytes), sizeof o->id.bytes);
     while (ends && !kin_process_is_ending(o->pid)) sched_yield();
 }
+#define start(...) FROM_TEST(start(__VA_ARGS__))
 
 static void release(other *o) {
     assert_int_equal(write(o->release[1], "", 1), 1);
 }
+#define release(...) FROM_TEST(release(__VA_ARGS__))
 
 static void finish(other *o) {
     int status;
@@ -88,6 +91,7 @@ static void finish(other *o) {
     assert_int_equal(status, 0);
     for (int i = 0; i < 2; i++) close(o->told[i]), close(o->release[i]);
 }
+#define finish(...) FROM_TEST(finish(__VA_ARGS__))
 
 // ---- the log
 
@@ -104,6 +108,7 @@ static void listen_to(void *user, kin_log_level level, const char *line) {
 static void expect_same_id(const kin_proto_id *a, const kin_proto_id *b, bool same) {
     assert_int_equal(memcmp(a->bytes, b->bytes, sizeof a->bytes) == 0, same);
 }
+#define expect_same_id(...) FROM_TEST(expect_same_id(__VA_ARGS__))
 
 // ---- claims. Each runs in its own process, because a process keeps its identity as long as it lives.
 
@@ -120,6 +125,7 @@ static void in_child(void (*claim)(void)) {
     assert_int_equal(waitpid(pid, &status, 0), pid);
     assert_int_equal(status, 0);
 }
+#define in_child(...) FROM_TEST(in_child(__VA_ARGS__))
 
 static void be_the_same(void) {
     static other o;

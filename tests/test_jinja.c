@@ -16,6 +16,7 @@
 #include "pure/jinja/jinja.h"
 #include "testkit/json_value.h"
 #include "testkit/sanitized.h"
+#include "tests/place.h"
 
 enum { NOW = 1760000000, MAX_BYTES = 64 << 20 };
 
@@ -40,6 +41,7 @@ static rendering render_json(const char *source, size_t len, const json_t *varia
     }
     return r; // the text is a copy and does not need the JSON
 }
+#define render_json(...) FROM_TEST(render_json(__VA_ARGS__))
 
 static void rendering_fini(rendering *r) {
     kin_jinja_free(r->jinja);
@@ -53,6 +55,7 @@ static rendering render(const char *source, const char *variables) {
     json_decref(json);
     return r;
 }
+#define render(...) FROM_TEST(render(__VA_ARGS__))
 
 // ---- the language
 
@@ -62,6 +65,7 @@ static json_t *load_snippets(void) {
     if (!snippets) fail_msg("jinja_snippets.json:%d: %s", error.line, error.text);
     return snippets;
 }
+#define load_snippets(...) FROM_TEST(load_snippets(__VA_ARGS__))
 
 static void snippets_give_what_jinja_gives(void **state) {
     (void)state;
@@ -123,6 +127,7 @@ static void marked(const kin_jinja_text *text, char *out, size_t size) {
         assert_true(n < size);
     }
 }
+#define marked(...) FROM_TEST(marked(__VA_ARGS__))
 
 static void every_byte_keeps_its_origin(void **state) {
     (void)state;
@@ -184,6 +189,7 @@ static void fails_with(const char *source, const char *variables, const char *se
     if (!strstr(r.err.text, sentence)) fail_msg("%.200s: '%s', not '%s'", source, r.err.text, sentence);
     rendering_fini(&r);
 }
+#define fails_with(...) FROM_TEST(fails_with(__VA_ARGS__))
 
 static void errors_say_the_line_and_what(void **state) {
     (void)state;
@@ -214,6 +220,7 @@ static char *repeated(const char *head, const char *part, size_t n, const char *
     strcpy(at, tail);
     return text;
 }
+#define repeated(...) FROM_TEST(repeated(__VA_ARGS__))
 
 static void what_is_too_large_or_too_deep_is_an_error(void **state) {
     (void)state;

@@ -15,6 +15,7 @@
 
 #include "base/clock.h"
 #include "testkit/head_eval.h"
+#include "tests/place.h"
 #include "tests/small_cluster.h"
 
 enum { N_IDS = 4, TIMEOUT_MS = 60000 };
@@ -45,6 +46,7 @@ static int remove_one(const char *path, const struct stat *st, int type, struct 
 static void remove_cache(void) {
     assert_int_equal(nftw(cache, remove_one, 16, FTW_DEPTH | FTW_PHYS), 0);
 }
+#define remove_cache(...) FROM_TEST(remove_cache(__VA_ARGS__))
 
 static int make_cache(void **state) {
     (void)state;
@@ -69,6 +71,7 @@ static void copy_model(void) {
     close(from);
     close(to);
 }
+#define copy_model(...) FROM_TEST(copy_model(__VA_ARGS__))
 
 // ---- head and device
 
@@ -86,6 +89,7 @@ static kin_cluster *open_head(uint16_t port, int rounds) {
     atomic_store(&n_rounds, rounds);
     return open_small_cluster(&o);
 }
+#define open_head(...) FROM_TEST(open_head(__VA_ARGS__))
 
 static kin_join_options device_with_cache(uint16_t head_port) {
     kin_join_options o = device_options(1, "anna", head_port);
@@ -110,6 +114,7 @@ static void expect_members(kin_cluster *c, int n) {
     }
     fail_msg("not with %d members: %s", n, err.text);
 }
+#define expect_members(...) FROM_TEST(expect_members(__VA_ARGS__))
 
 static void a_device_whose_first_fetch_failed_is_part_of_the_next_plan(void **state) {
     (void)state;

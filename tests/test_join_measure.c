@@ -17,6 +17,7 @@
 #include "net/address.h"
 #include "net/endpoint.h"
 #include "tests/joined.h"
+#include "tests/place.h"
 
 enum { MAX_KEPT = 64, TIMEOUT_MS = 20000 };
 
@@ -74,6 +75,7 @@ static void open_head(head *h) {
     assert_int_equal(kin_endpoint_open(&h->endpoint, &o, &callbacks, h, &err), 0);
     assert_int_equal(kin_endpoint_start(h->endpoint, nothing, NULL, &err), 0);
 }
+#define open_head(...) FROM_TEST(open_head(__VA_ARGS__))
 
 static void hang_up(void *arg) {
     head *h = arg;
@@ -110,6 +112,7 @@ static const kin_proto_message *nth(head *h, int i) {
     fail_msg("message %d did not come", i);
     return NULL;
 }
+#define nth(...) FROM_TEST(nth(__VA_ARGS__))
 
 static void open_device(device *d, const head *h, bool has_facts) {
     static const kin_device_facts facts = {
@@ -120,6 +123,7 @@ static void open_device(device *d, const head *h, bool has_facts) {
     if (has_facts) o.gpu = "RTX";
     start_device(d, &o, has_facts ? &facts : NULL);
 }
+#define open_device(...) FROM_TEST(open_device(__VA_ARGS__))
 
 // ---- both, for each test
 

@@ -13,6 +13,7 @@
 #include "kernels/kernels.h"
 #include "kernels/panel.h"
 #include "testkit/bits/bits.h"
+#include "tests/place.h"
 
 enum { ROWS_MAX = 37, BATCH = 70, COLUMNS_MAX = 896 };
 
@@ -271,6 +272,7 @@ static void check_weights(const context *w) {
         x[c] = 0;
     }
 }
+#define check_weights(...) FROM_TEST(check_weights(__VA_ARGS__))
 
 static void weights_are_those_of_ggml(void **state) {
     (void)state;
@@ -333,6 +335,7 @@ static void check_batches(const context *w) {
         }
     }
 }
+#define check_batches(...) FROM_TEST(check_batches(__VA_ARGS__))
 
 static void a_row_has_the_same_bits_in_every_batch(void **state) {
     (void)state;

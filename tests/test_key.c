@@ -14,6 +14,7 @@
 #include <unistd.h>
 
 #include "net/key.h"
+#include "tests/place.h"
 
 static void expect_code(const char *typed, const char *shown) {
     char code[KIN_CODE_TEXT];
@@ -21,6 +22,7 @@ static void expect_code(const char *typed, const char *shown) {
     assert_int_equal(kin_code_parse(code, typed, &err), 0);
     assert_string_equal(code, shown);
 }
+#define expect_code(...) FROM_TEST(expect_code(__VA_ARGS__))
 
 static void expect_no_code(const char *typed, const char *words) {
     char code[KIN_CODE_TEXT];
@@ -29,6 +31,7 @@ static void expect_no_code(const char *typed, const char *words) {
     assert_non_null(strstr(err.text, words));
     assert_string_equal(code, "");
 }
+#define expect_no_code(...) FROM_TEST(expect_no_code(__VA_ARGS__))
 
 static void new_codes_have_the_form_and_use_the_whole_alphabet(void **state) {
     (void)state;
@@ -129,6 +132,7 @@ static void write_text(const folder *f, const char *text, mode_t mode) {
     assert_int_equal(fchmod(fd, mode), 0);
     close(fd);
 }
+#define write_text(...) FROM_TEST(write_text(__VA_ARGS__))
 
 static void a_saved_key_is_loaded_and_unique(void **state) {
     const folder *f = *state;
@@ -236,6 +240,7 @@ static void expect_refused(const folder *f, const char *words) {
     assert_non_null(strstr(err.text, words));
     assert_int_equal(key.bytes[2], 0);
 }
+#define expect_refused(...) FROM_TEST(expect_refused(__VA_ARGS__))
 
 static const char hex[] = "0102abFF00000000000000000000000000000000000000000000000000000000";
 

@@ -15,6 +15,7 @@
 #include "model/arch.h"
 #include "model/keys.h"
 #include "testkit/gguf_write.h"
+#include "tests/place.h"
 
 enum { N_LAYER = 3 };
 
@@ -52,10 +53,12 @@ static int read_file_of(kin_gguf_writer *w, const kin_arch *arch, kin_hparams *h
     free(bytes);
     return rc;
 }
+#define read_file_of(...) FROM_TEST(read_file_of(__VA_ARGS__))
 
 static int read_file(kin_gguf_writer *w, kin_hparams *hp, kin_err *err) {
     return read_file_of(w, &kin_arch_llama, hp, err);
 }
+#define read_file(...) FROM_TEST(read_file(__VA_ARGS__))
 
 static kin_hparams expect_read(kin_gguf_writer *w) {
     kin_hparams hp;
@@ -65,6 +68,7 @@ static kin_hparams expect_read(kin_gguf_writer *w) {
     hp.layers = NULL;
     return hp;
 }
+#define expect_read(...) FROM_TEST(expect_read(__VA_ARGS__))
 
 static void expect_refused(kin_gguf_writer *w, const char *words) {
     kin_hparams hp;
@@ -73,6 +77,7 @@ static void expect_refused(kin_gguf_writer *w, const char *words) {
     free(hp.layers);
     if (!strstr(err.text, words)) fail_msg("'%s' does not say '%s'", err.text, words);
 }
+#define expect_refused(...) FROM_TEST(expect_refused(__VA_ARGS__))
 
 #define expect_near(actual, expected) assert_float_equal(actual, expected, 1e-6)
 
@@ -261,6 +266,7 @@ static void expect_latent(kin_gguf_writer *w, const kin_arch *arch, bool is_fuse
     assert_true(kin_weight_set_has(&set, KIN_W_LATENT_Q_B) && !kin_weight_set_has(&set, KIN_W_LATENT_Q));
     free(hp.layers);
 }
+#define expect_latent(...) FROM_TEST(expect_latent(__VA_ARGS__))
 
 static void older_and_newer_files_describe_the_same_latents(void **state) {
     const kin_arch *const archs[] = {&kin_arch_deepseek2, &kin_arch_mistral4};
@@ -275,6 +281,7 @@ static void expect_latent_refused(kin_gguf_writer *w, const char *words) {
     free(hp.layers);
     if (!strstr(err.text, words)) fail_msg("'%s' does not say '%s'", err.text, words);
 }
+#define expect_latent_refused(...) FROM_TEST(expect_latent_refused(__VA_ARGS__))
 
 // DeepSeek V3's numbers: a factor of 40 and a multiplier of 1 give scores a factor of (1 + 0.1 ln 40)^2.
 static void yarn_scales_the_scores_of_latents_and_not_the_rope(void **state) {
@@ -478,6 +485,7 @@ static int check_calls_in(const char *path) {
     fclose(f);
     return n;
 }
+#define check_calls_in(...) FROM_TEST(check_calls_in(__VA_ARGS__))
 
 static void every_key_that_a_family_reads_is_in_the_table(void **state) {
     (void)state;

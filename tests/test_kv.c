@@ -10,6 +10,7 @@
 
 #include "base/rng.h"
 #include "engine/kv.h"
+#include "tests/place.h"
 
 enum { N_CTX = 200, N_CELLS = 256, N_BLOCKS = 4, N_LAYER = 3, LOOK = 0x0000, HIDE = 0xfc00 };
 
@@ -39,6 +40,7 @@ static kin_kv *open_kv(void) {
     if (kin_kv_open(&kv, &hp, &options, on_cpu, &cpu, &err) != 0) fail_msg("%s", err.text);
     return kv;
 }
+#define open_kv(...) FROM_TEST(open_kv(__VA_ARGS__))
 
 // Places n tokens of one sequence at pos, pos + 1, ...
 static int place(kin_kv *kv, int32_t seq, int32_t pos, int n, int64_t *cells) {
@@ -61,12 +63,14 @@ static void truncate_to(kin_kv *kv, int32_t seq, int32_t n) {
     kin_err err;
     assert_int_equal(change(kv, seq, seq, n, &err), 0);
 }
+#define truncate_to(...) FROM_TEST(truncate_to(__VA_ARGS__))
 
 static void expect_cells(kin_kv *kv, int32_t seq, int32_t pos, int n, const int64_t *expected) {
     int64_t cells[N_CTX];
     assert_int_equal(place(kv, seq, pos, n, cells), 0);
     assert_memory_equal(cells, expected, (size_t)n * sizeof *cells);
 }
+#define expect_cells(...) FROM_TEST(expect_cells(__VA_ARGS__))
 
 // Expects n tokens in consecutive cells from `first` on.
 static void expect_run(kin_kv *kv, int32_t seq, int32_t pos, int n, int first) {
@@ -74,6 +78,7 @@ static void expect_run(kin_kv *kv, int32_t seq, int32_t pos, int n, int first) {
     for (int i = 0; i < n; i++) expected[i] = first + i;
     expect_cells(kv, seq, pos, n, expected);
 }
+#define expect_run(...) FROM_TEST(expect_run(__VA_ARGS__))
 
 static void expect_refused(kin_kv *kv, int32_t seq, int32_t pos, const char *words) {
     int64_t cell;
@@ -81,6 +86,7 @@ static void expect_refused(kin_kv *kv, int32_t seq, int32_t pos, const char *wor
     assert_int_equal(kin_kv_place(kv, &(kin_batch){.n_tokens = 1, .pos = &pos, .seq = &seq}, &cell, NULL, &err), KIN_FAIL);
     assert_non_null(strstr(err.text, words));
 }
+#define expect_refused(...) FROM_TEST(expect_refused(__VA_ARGS__))
 
 static void blocks_are_given_out_lowest_free_first(void **state) {
     (void)state;
@@ -404,6 +410,7 @@ static void expect_texts(const kin_kv *kv, const text *texts) {
         for (int i = 0; i < texts[seq].n; i++) assert_int_equal(cell_bytes(kv, cell_of(kv, seq, i))[5], texts[seq].bytes[i]);
     }
 }
+#define expect_texts(...) FROM_TEST(expect_texts(__VA_ARGS__))
 
 // Appends tokens. If they do not fit, nothing may change.
 static void step_append(kin_kv *kv, text *t, int32_t seq, kin_rng *rng) {

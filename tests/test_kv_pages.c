@@ -23,6 +23,7 @@
 #include "testkit/head_eval.h"
 #include "testkit/model_gen.h"
 #include "testkit/runner.h"
+#include "tests/place.h"
 
 enum { N_LAYER = 3, N_CONTENT = 20, N_VOCAB = 288, N_PAGES = 3, N_PROMPT = N_PAGES * KIN_KV_CELLS + 5, N_CTX = 320 };
 
@@ -51,6 +52,7 @@ static kin_kv_page_seal a_seal(void) {
 static void expect_content(const uint8_t *content) {
     for (int i = 0; i < N_CONTENT; i++) assert_int_equal(content[i], (uint8_t)(7 * i + 3));
 }
+#define expect_content(...) FROM_TEST(expect_content(__VA_ARGS__))
 
 static void a_page_is_the_bytes_of_the_table(void **state) {
     (void)state;
@@ -130,6 +132,7 @@ static kin_kv_store *open_store(const kin_kv_disk *disk, uint8_t variant) {
     if (kin_kv_store_open(&s, disk, variants, N_CONTENT, &err) != 0) fail_msg("%s", err.text);
     return s;
 }
+#define open_store(...) FROM_TEST(open_store(__VA_ARGS__))
 
 static void keep(kin_kv_store *s, const kin_page_key *k) {
     uint8_t *content = kin_kv_store_begin(s);
@@ -137,12 +140,14 @@ static void keep(kin_kv_store *s, const kin_page_key *k) {
     for (int i = 0; i < N_CONTENT; i++) content[i] = (uint8_t)(7 * i + 3);
     kin_kv_store_keep(s, k, content);
 }
+#define keep(...) FROM_TEST(keep(__VA_ARGS__))
 
 static void keep_one(const kin_kv_disk *disk) {
     kin_kv_store *s = open_store(disk, 1);
     keep(s, &key);
     kin_kv_store_close(s);
 }
+#define keep_one(...) FROM_TEST(keep_one(__VA_ARGS__))
 
 // Stores the path of a file in all folders (NULL: does not). Returns the number of files.
 static int find_file(char *path, size_t n_path) {
@@ -220,6 +225,7 @@ static void damage(void (*how)(int fd)) {
     how(fd);
     close(fd);
 }
+#define damage(...) FROM_TEST(damage(__VA_ARGS__))
 
 static void flip(int fd) {
     uint8_t byte;
@@ -447,6 +453,7 @@ static void open_runner(kin_runner *r, enum ggml_type type, bool kernels) {
     o.kv_dir = dir;
     if (kin_runner_open(r, used_path, &o, &err) != 0) fail_msg("%s", err.text);
 }
+#define open_runner(...) FROM_TEST(open_runner(__VA_ARGS__))
 
 static void feed(kin_runner *r, int32_t seq, int from, int n, float *logits) {
     int32_t tokens[N_PROMPT];
@@ -454,6 +461,7 @@ static void feed(kin_runner *r, int32_t seq, int from, int n, float *logits) {
     for (int i = 0; i < n; i++) tokens[i] = (from + i) * 37 % N_VOCAB;
     if (kin_head_eval(r->head, seq, from, tokens, n, logits, 1, &err) != 0) fail_msg("%s", err.text);
 }
+#define feed(...) FROM_TEST(feed(__VA_ARGS__))
 
 static int ask(kin_runner *r, bool loads, int32_t seq, int first, int n) {
     kin_page_request request = {.loads = loads, .seq = seq, .first = first, .n = n};
@@ -466,6 +474,7 @@ static int ask(kin_runner *r, bool loads, int32_t seq, int first, int n) {
     assert_int_equal(kin_head_n_in_flight(r->head), 0);
     return kin_head_n_good(r->head, number);
 }
+#define ask(...) FROM_TEST(ask(__VA_ARGS__))
 
 static void compute_and_keep(enum ggml_type type, bool kernels, float *logits) {
     kin_runner r;
@@ -475,6 +484,7 @@ static void compute_and_keep(enum ggml_type type, bool kernels, float *logits) {
     kin_runner_close(&r);
     assert_int_equal(find_file(NULL, 0), N_PAGES * n_used_layers);
 }
+#define compute_and_keep(...) FROM_TEST(compute_and_keep(__VA_ARGS__))
 
 // Another sequence takes the first blocks, so the pages are loaded into other blocks than before.
 static void pages_give_the_bits_that_were_computed(void **state) {
@@ -558,6 +568,7 @@ static uint16_t set_scale(int il, uint16_t bits) {
     close(fd);
     return before;
 }
+#define set_scale(...) FROM_TEST(set_scale(__VA_ARGS__))
 
 // The layer before the faulty one has a valid page. The omitted case: ggml's conversion to Q8_0 turns NaN into finite numbers.
 static void pages_that_are_not_finite_are_not_kept(void **state) {

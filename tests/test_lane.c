@@ -9,6 +9,7 @@
 #include <stdatomic.h>
 
 #include "serve/lane.h"
+#include "tests/place.h"
 
 enum { N = 6 };
 
@@ -43,6 +44,7 @@ static void begin(story *s, int n_most) {
     kin_lane_init(&s->lane, &s->loop, n_most);
     for (int i = 0; i < N; i++) s->works[i] = (kin_lane_work){.run = run, .done = done, .user = s};
 }
+#define begin(...) FROM_TEST(begin(__VA_ARGS__))
 
 static void end(story *s, const int *order, int n) {
     assert_int_equal(uv_run(&s->loop, UV_RUN_DEFAULT), 0);
@@ -52,6 +54,7 @@ static void end(story *s, const int *order, int n) {
     assert_int_equal(s->lane.n_waiting, 0);
     assert_int_equal(uv_loop_close(&s->loop), 0);
 }
+#define end(...) FROM_TEST(end(__VA_ARGS__))
 
 static void work_runs_one_at_a_time_in_order(void **state) {
     static const int order[] = {0, 1, 2, 3, 4, 5};

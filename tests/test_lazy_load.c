@@ -13,6 +13,7 @@
 #include "model/ranges.h"
 #include "model/store.h"
 #include "pipeline/engine_instance.h"
+#include "tests/place.h"
 
 enum { TICKET = 3, N_TOKENS = 4, HEADER_CHUNKS = 8 };
 
@@ -66,6 +67,7 @@ static void put(bench *b, uint32_t i_chunk) {
     assert_int_equal(kin_store_put(b->store, i_chunk, bytes, c.bytes, &err), KIN_STORE_OK);
     kin_lazy_load_arrived(b->lazy_load);
 }
+#define put(...) FROM_TEST(put(__VA_ARGS__))
 
 static void *open_instance(void *arg) {
     bench *b = arg;
@@ -98,10 +100,12 @@ static void set_up_with(bench *b, uint64_t budget, uint16_t n_gpu) {
     kin_lazy_load_begin(b->lazy_load, TICKET, b->store);
     assert_int_equal(pthread_create(&b->thread, NULL, open_instance, b), 0);
 }
+#define set_up_with(...) FROM_TEST(set_up_with(__VA_ARGS__))
 
 static void set_up(bench *b) {
     set_up_with(b, 0, 0);
 }
+#define set_up(...) FROM_TEST(set_up(__VA_ARGS__))
 
 static void tear_down(bench *b) {
     char command[128];
@@ -113,6 +117,7 @@ static void tear_down(bench *b) {
     snprintf(command, sizeof command, "rm -r %s", b->cache);
     assert_int_equal(system(command), 0);
 }
+#define tear_down(...) FROM_TEST(tear_down(__VA_ARGS__))
 
 // Computes the hidden states of some tokens after the first window.
 static void compute_first(kin_engine_instance *instance, float *x) {
@@ -125,6 +130,7 @@ static void compute_first(kin_engine_instance *instance, float *x) {
     if (kin_stage_executor_run(kin_engine_instance_executor(instance), 1, 0, N_TOKENS, x, &err) != N_TOKENS)
         fail_msg("%s", err.text);
 }
+#define compute_first(...) FROM_TEST(compute_first(__VA_ARGS__))
 
 // Computes the hidden states after both windows.
 static void compute(kin_engine_instance *instance, float *x) {
@@ -133,6 +139,7 @@ static void compute(kin_engine_instance *instance, float *x) {
     if (kin_stage_executor_run(kin_engine_instance_executor(instance), 1, 1, N_TOKENS, x, &err) != N_TOKENS)
         fail_msg("%s", err.text);
 }
+#define compute(...) FROM_TEST(compute(__VA_ARGS__))
 
 // Computes the same with an instance over the whole model.
 static void compute_whole(bench *b, float *x) {
@@ -143,6 +150,7 @@ static void compute_whole(bench *b, float *x) {
     compute(instance, x);
     kin_engine_instance_close(instance);
 }
+#define compute_whole(...) FROM_TEST(compute_whole(__VA_ARGS__))
 
 static void an_instance_over_weights_that_come_in_any_order_gives_the_same_bits(void **state) {
     (void)state;
@@ -188,6 +196,7 @@ static size_t list_chunks(uint32_t **all, size_t *n_first) {
     assert_true(n[0] < n[1]);
     return n[1];
 }
+#define list_chunks(...) FROM_TEST(list_chunks(__VA_ARGS__))
 
 // Opens an instance with its first window.
 static void set_up_early(bench *b, uint64_t budget, uint16_t n_gpu) {
@@ -200,6 +209,7 @@ static void set_up_early(bench *b, uint64_t budget, uint16_t n_gpu) {
     pthread_join(b->thread, NULL);
     if (!b->instance) fail_msg("%s", b->err.text);
 }
+#define set_up_early(...) FROM_TEST(set_up_early(__VA_ARGS__))
 
 static void *bring_the_rest(void *arg) {
     bench *b = arg;
@@ -209,6 +219,7 @@ static void *bring_the_rest(void *arg) {
     free(chunks);
     return NULL;
 }
+#define bring_the_rest(...) FROM_TEST(bring_the_rest(__VA_ARGS__))
 
 static void check_late_window(uint64_t budget, uint16_t n_gpu) {
     static float want[N_TOKENS * N_EMBD], got[N_TOKENS * N_EMBD];
@@ -230,6 +241,7 @@ static void check_late_window(uint64_t budget, uint16_t n_gpu) {
     } while (budget && kin_engine_instance_stats(b.instance).weights.stream.read_bytes == 0);
     tear_down(&b);
 }
+#define check_late_window(...) FROM_TEST(check_late_window(__VA_ARGS__))
 
 static void a_step_waits_for_a_later_window_and_gives_the_same_bits(void **state) {
     (void)state;
@@ -285,6 +297,7 @@ static void expect_step_failed(bench *b, const char *words) {
     compute_first(b->instance, x);
     tear_down(b);
 }
+#define expect_step_failed(...) FROM_TEST(expect_step_failed(__VA_ARGS__))
 
 static void a_step_is_told_that_its_window_does_not_come(void **state) {
     (void)state;
@@ -356,6 +369,7 @@ static void expect_failed(bench *b, const char *words) {
     if (!strstr(b->err.text, words)) fail_msg("'%s' is not in '%s'", words, b->err.text);
     tear_down(b);
 }
+#define expect_failed(...) FROM_TEST(expect_failed(__VA_ARGS__))
 
 static void a_waiting_thread_learns_that_nothing_more_comes(void **state) {
     (void)state;

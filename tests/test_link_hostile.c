@@ -3,6 +3,7 @@
 
 #ifdef __linux__
 #include "tests/narrow_path.h"
+#include "tests/place.h"
 #endif
 
 // ---- strangers
@@ -126,6 +127,7 @@ static void expect_refused(context *w, const void *bytes, size_t n, const char *
     expect_frame(w, &friend, server, "unharmed");
     close_end(w, &friend);
 }
+#define expect_refused(...) FROM_TEST(expect_refused(__VA_ARGS__))
 
 static void garbage_after_the_handshake_closes_that_link_only(void **state) {
     expect_refused(*state, "nonsense that is no frame", 25, "does not speak kin's protocol");

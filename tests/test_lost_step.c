@@ -9,6 +9,7 @@
 
 #include "base/rng.h"
 #include "pipeline/lost_step.h"
+#include "tests/place.h"
 
 enum { N = 3, TICK_MS = 100 };
 
@@ -48,6 +49,7 @@ static void expect(const ring *r, kin_lost_step_kind kind, int member) {
     assert_int_equal(r->found.kind, kind);
     assert_int_equal(r->found.member, member);
 }
+#define expect(...) FROM_TEST(expect(__VA_ARGS__))
 
 // A step is at `member`, which computes it.
 static ring with_step_at(int member) {

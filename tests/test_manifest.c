@@ -21,6 +21,7 @@
 #include "model/manifest.h"
 #include "sys/whole_file.h"
 #include "testkit/os.h"
+#include "tests/place.h"
 
 enum { CHUNK = KIN_CHUNK_BYTES_MIN };
 
@@ -39,6 +40,7 @@ static folder make_folder(void) {
     assert_non_null(mkdtemp(f.text));
     return f;
 }
+#define make_folder(...) FROM_TEST(make_folder(__VA_ARGS__))
 
 static path in(const folder *f, const char *name) {
     path p;
@@ -77,6 +79,7 @@ static path make_file(const folder *f, const char *name, size_t n, uint64_t seed
     free(bytes);
     return p;
 }
+#define make_file(...) FROM_TEST(make_file(__VA_ARGS__))
 
 static kin_manifest_options small_chunks(const char *cache_dir) {
     kin_manifest_options o = kin_manifest_options_defaults();
@@ -94,6 +97,7 @@ static kin_manifest make(const kin_manifest_options *o, int n, const path *paths
     if (kin_manifest_make(&m, texts, n, o, &err) != 0) fail_msg("%s", err.text);
     return m;
 }
+#define make(...) FROM_TEST(make(__VA_ARGS__))
 
 static void expect_make_fails(const kin_manifest_options *o, int n, const path *paths, const char *words) {
     kin_manifest m;
@@ -105,6 +109,7 @@ static void expect_make_fails(const kin_manifest_options *o, int n, const path *
     assert_null(m.files);
     assert_null(m.hashes);
 }
+#define expect_make_fails(...) FROM_TEST(expect_make_fails(__VA_ARGS__))
 
 // ---- SHA-256 itself
 
@@ -290,6 +295,7 @@ static bool is_read(const kin_manifest_options *o, const path *p, kin_manifest *
     *m = make(o, 1, p);
     return count_read() - before > 20 * CHUNK;
 }
+#define is_read(...) FROM_TEST(is_read(__VA_ARGS__))
 
 static path cache_file(const char *dir) {
     path p = {""};
@@ -301,6 +307,7 @@ static path cache_file(const char *dir) {
     assert_true(p.text[0]);
     return p;
 }
+#define cache_file(...) FROM_TEST(cache_file(__VA_ARGS__))
 
 static void a_second_start_reads_nothing(void **state) {
     (void)state;
@@ -412,6 +419,7 @@ static kin_manifest example(void) {
     assert_int_equal(kin_manifest_finish(&m, NULL, &err), 0);
     return m;
 }
+#define example(...) FROM_TEST(example(__VA_ARGS__))
 
 static void bytes_and_manifest_convert_both_ways(void **state) {
     (void)state;

@@ -12,6 +12,7 @@
 #include <unistd.h>
 
 #include "observe/plan_file.h"
+#include "tests/place.h"
 
 #define GB ((uint64_t)1 << 30)
 
@@ -179,6 +180,7 @@ static int read_text(const char *text, kin_manual_plan *plan, kin_err *err) {
     unlink(path);
     return rc;
 }
+#define read_text(...) FROM_TEST(read_text(__VA_ARGS__))
 
 static void a_file_says_device_window_gpu_layers_and_memory(void **state) {
     (void)state;

@@ -12,6 +12,7 @@
 #include "cluster/measurements.h"
 #include "cluster/pairwise_tests.h"
 #include "cluster/probe_schedule.h"
+#include "tests/place.h"
 
 static kin_proto_id id_of(int i) {
     return (kin_proto_id){{(uint8_t)i, (uint8_t)(i >> 8), 1}};
@@ -23,6 +24,7 @@ static kin_measurements *open_ledger(void) {
     assert_int_equal(kin_measurements_open(&l, &err), 0);
     return l;
 }
+#define open_ledger(...) FROM_TEST(open_ledger(__VA_ARGS__))
 
 static void facts_come_out_in_the_order_that_is_asked_for(void **state) {
     (void)state;
@@ -155,6 +157,7 @@ static kin_pairwise_tests *open_meetings(void) {
     assert_int_equal(kin_pairwise_tests_open(&m, over, &n_over, &err), 0);
     return m;
 }
+#define open_meetings(...) FROM_TEST(open_meetings(__VA_ARGS__))
 
 static void a_pairwise_test_ends_with_its_last_answer(void **state) {
     (void)state;
@@ -220,11 +223,13 @@ static void expect_begins(kin_probe_schedule *s, kin_time now, uint32_t from, ui
     assert_true(kin_probe_schedule_begin(s, now, &pair));
     assert_true(pair.from == from && pair.to == to);
 }
+#define expect_begins(...) FROM_TEST(expect_begins(__VA_ARGS__))
 
 static void expect_waits(kin_probe_schedule *s, kin_time now) {
     kin_probe_pair pair;
     assert_false(kin_probe_schedule_begin(s, now, &pair));
 }
+#define expect_waits(...) FROM_TEST(expect_waits(__VA_ARGS__))
 
 // Adds n devices that join one after the other; each measures its links to the head and to the earlier devices.
 static void add_all(kin_probe_schedule *s, uint32_t n) {
@@ -232,6 +237,7 @@ static void add_all(kin_probe_schedule *s, uint32_t n) {
         for (uint32_t to = HEAD; to < from; to++) assert_true(kin_probe_schedule_add(s, from, to, false));
     }
 }
+#define add_all(...) FROM_TEST(add_all(__VA_ARGS__))
 
 static void a_device_takes_part_in_one_measurement_at_a_time(void **state) {
     (void)state;

@@ -14,6 +14,7 @@
 #include "pure/proto/member.h"
 #include "pure/proto/message.h"
 #include "tests/long_reason.h"
+#include "tests/place.h"
 #include "tests/trace.h"
 
 static kin_member *member;
@@ -64,6 +65,7 @@ static int n_searches(void) {
 static void expect_state(kin_member_state wanted) {
     assert_int_equal(kin_member_state_now(member), wanted);
 }
+#define expect_state(...) FROM_TEST(expect_state(__VA_ARGS__))
 
 // ---- events
 
@@ -78,6 +80,7 @@ static void begin(const char *address, uint64_t seed) {
     assert_non_null(member);
     forget();
 }
+#define begin(...) FROM_TEST(begin(__VA_ARGS__))
 
 static int tear_down(void **state) {
     (void)state;
@@ -151,6 +154,7 @@ static void begin_joined(void) {
     accepted();
     forget();
 }
+#define begin_joined(...) FROM_TEST(begin_joined(__VA_ARGS__))
 
 // Ready in epoch 5 with layers 0-8, prepared with ticket 1.
 static void begin_ready(void) {
@@ -162,6 +166,7 @@ static void begin_ready(void) {
     expect_state(KIN_MEMBER_READY);
     forget();
 }
+#define begin_ready(...) FROM_TEST(begin_ready(__VA_ARGS__))
 
 // ---- the stories
 

@@ -10,6 +10,7 @@
 #include "pure/proto/message.h"
 #include "tests/long_reason.h"
 #include "tests/membership_story.h"
+#include "tests/place.h"
 
 static void two_devices_become_a_ring(void **state) {
     (void)state;
@@ -725,6 +726,7 @@ static void fail_again_after(kin_membership_event_kind how) {
     request(how);
     of_link(KIN_MEMBERSHIP_FAILED, 12, "a disk error");
 }
+#define fail_again_after(...) FROM_TEST(fail_again_after(__VA_ARGS__))
 
 static void a_request_that_ends_forgives_failures_and_one_that_is_aborted_does_not(void **state) {
     (void)state;
@@ -879,6 +881,7 @@ static void begin_with_closed_ring(void) {
     ready(12);
     forget();
 }
+#define begin_with_closed_ring(...) FROM_TEST(begin_with_closed_ring(__VA_ARGS__))
 
 static void a_measured_pair_that_is_slow_needs_no_firewall_opened(void **state) {
     (void)state;
@@ -1087,6 +1090,7 @@ static void begin_with_full_cluster(void) {
     assert_int_equal(kin_membership_state_now(membership), KIN_MEMBERSHIP_SERVING);
     forget();
 }
+#define begin_with_full_cluster(...) FROM_TEST(begin_with_full_cluster(__VA_ARGS__))
 
 static void places_of_the_last_ring_are_given_away_last(void **state) {
     (void)state;

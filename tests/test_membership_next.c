@@ -7,6 +7,7 @@
 #include <cmocka.h>
 
 #include "tests/membership_story.h"
+#include "tests/place.h"
 
 // Two devices serve a request, and a third one has joined: the answer to question 2 is a better plan.
 static void begin_with_better_plan(void) {
@@ -24,6 +25,7 @@ static void begin_with_better_plan(void) {
            "prefetch 2 to 13, gently\n"
            "prefetch 2 to itself\n");
 }
+#define begin_with_better_plan(...) FROM_TEST(begin_with_better_plan(__VA_ARGS__))
 
 static void a_better_plan_begins_when_all_have_what_it_needs_and_requests_have_made_room(void **state) {
     (void)state;
@@ -257,6 +259,7 @@ static void begin_alone_with_a_slow_device_and_a_fast_one(void) {
     fetches(11, 3, 5, 250000);
     forget();
 }
+#define begin_alone_with_a_slow_device_and_a_fast_one(...) FROM_TEST(begin_alone_with_a_slow_device_and_a_fast_one(__VA_ARGS__))
 
 static void what_is_ready_soon_comes_first_and_then_the_best_plan_of_all(void **state) {
     (void)state;

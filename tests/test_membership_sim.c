@@ -18,6 +18,7 @@
 
 #include "testkit/cluster_sim.h"
 #include "testkit/sanitized.h"
+#include "tests/place.h"
 
 enum {
     N_SCHEDULES = KIN_SANITIZED ? 1500 : 3000,
@@ -185,6 +186,7 @@ static void run_schedule(uint64_t seed, bool tells) {
     for (int i = 1; i < w->n_nodes; i++) kin_member_free(w->nodes[i].member);
     free(w);
 }
+#define run_schedule(...) FROM_TEST(run_schedule(__VA_ARGS__))
 
 static void every_schedule_of_faults_ends_well(void **state) {
     (void)state;

@@ -12,6 +12,7 @@
 
 #include "sys/memory.h"
 #include "sys/ring.h"
+#include "tests/place.h"
 
 enum { BYTES = 64 << 20, NOISE = 16 << 20 };
 
@@ -21,6 +22,7 @@ static void touch_and_give_back(void) {
     memset(at, 1, BYTES);
     assert_int_equal(munmap(at, BYTES), 0);
 }
+#define touch_and_give_back(...) FROM_TEST(touch_and_give_back(__VA_ARGS__))
 
 static void the_peak_remembers_what_was_given_back(void **state) {
     (void)state;

@@ -8,6 +8,7 @@
 
 #include "serve/apis/anthropic/messages.h"
 #include "tests/api_case.h"
+#include "tests/place.h"
 
 #define USER "'messages':[{'role':'user','content':'Hi'}]"
 #define OFF "'chat_template_kwargs':{'enable_thinking':false}"
@@ -16,10 +17,12 @@
 static void expect(const char *body, const char *chat) {
     expect_chat(kin_messages_to_chat, body, chat);
 }
+#define expect(...) FROM_TEST(expect(__VA_ARGS__))
 
 static void refuse(const char *body, int status, const char *param, const char *words) {
     expect_refused(kin_messages_to_chat, body, status, param, words);
 }
+#define refuse(...) FROM_TEST(refuse(__VA_ARGS__))
 
 // Expects a body with these messages to be translated into a chat with chat_messages.
 static void expect_messages(const char *messages, const char *chat_messages) {
@@ -28,6 +31,7 @@ static void expect_messages(const char *messages, const char *chat_messages) {
     snprintf(chat, sizeof chat, "{'max_tokens':5," OFF ",'messages':%s}", chat_messages);
     expect(body, chat);
 }
+#define expect_messages(...) FROM_TEST(expect_messages(__VA_ARGS__))
 
 static void options_are_renamed_or_passed_on(void **state) {
     (void)state;
@@ -329,6 +333,7 @@ static json_t *built_from(json_t *events) {
     json_decref(events);
     return message;
 }
+#define built_from(...) FROM_TEST(built_from(__VA_ARGS__))
 
 static void a_stream_builds_the_document(void **state) {
     (void)state;

@@ -16,6 +16,7 @@
 #include "model/gguf.h"
 #include "testkit/model_gen.h"
 #include "testkit/random_rows.h"
+#include "tests/place.h"
 
 typedef struct temp_path {
     char text[64];
@@ -37,6 +38,7 @@ static kin_gguf *generate(const kin_model_spec *spec) {
     unlink(p.text); // the mapping stays
     return gguf;
 }
+#define generate(...) FROM_TEST(generate(__VA_ARGS__))
 
 static kin_model_spec small_spec(const char *arch) {
     kin_model_spec s = kin_model_spec_defaults();
@@ -54,18 +56,21 @@ static void expect_shape(const kin_gguf *gguf, const char *name, int64_t ne0, in
     assert_int_equal(t->ne[1], ne1);
     assert_int_equal(t->ne[2], ne2);
 }
+#define expect_shape(...) FROM_TEST(expect_shape(__VA_ARGS__))
 
 static void expect_type(const kin_gguf *gguf, const char *name, int type) {
     const kin_gguf_tensor *t = kin_gguf_find_tensor(gguf, name);
     if (!t) fail_msg("no tensor %s", name);
     if (t->type != type) fail_msg("%s is %s", name, ggml_type_name((enum ggml_type)t->type));
 }
+#define expect_type(...) FROM_TEST(expect_type(__VA_ARGS__))
 
 static void expect_u32(const kin_gguf *gguf, const char *key, uint32_t expected) {
     uint32_t value = 0;
     if (kin_gguf_get_u32(gguf, key, &value, NULL) != 0) fail_msg("no key %s", key);
     assert_int_equal(value, expected);
 }
+#define expect_u32(...) FROM_TEST(expect_u32(__VA_ARGS__))
 
 static void same_spec_makes_the_same_weights(void **state) {
     (void)state;
@@ -286,6 +291,7 @@ static void expect_refused(kin_model_spec s, const char *words) {
     assert_int_equal(kin_model_gen(&s, "/dev/null/m.gguf", &err), KIN_FAIL);
     if (!strstr(err.text, words)) fail_msg("'%s' does not say '%s'", err.text, words);
 }
+#define expect_refused(...) FROM_TEST(expect_refused(__VA_ARGS__))
 
 static void impossible_specs_are_refused(void **state) {
     (void)state;

@@ -18,6 +18,7 @@
 #include "sys/cond.h"
 #include "sys/whole_file.h"
 #include "testkit/silent_console.h"
+#include "tests/place.h"
 
 enum { A, B, LOST, N_MODELS, N_CTX = 1024, N_MADE = 24, ENDLESS = N_CTX - 100, HANG_S = 300 };
 
@@ -104,6 +105,7 @@ static void open_context(context *w, int first) {
     assert_int_equal(pthread_create(&w->thread, NULL, compute, w), 0);
     while (!kin_model_host_is_up(w->host) && !has_failed(w)) wait_for_news(w);
 }
+#define open_context(...) FROM_TEST(open_context(__VA_ARGS__))
 
 static void stop(context *w) {
     atomic_store(&w->stop, true);
@@ -141,6 +143,7 @@ static kin_model_answer wait_for_answer(context *w) {
     w->loaded[answer.model] = answer.loaded;
     return answer;
 }
+#define wait_for_answer(...) FROM_TEST(wait_for_answer(__VA_ARGS__))
 
 static void load(context *w, int i) {
     kin_model_host_order(w->host, i, true);
@@ -149,6 +152,7 @@ static void load(context *w, int i) {
     assert_false(answer.failed);
     assert_non_null(answer.loaded);
 }
+#define load(...) FROM_TEST(load(__VA_ARGS__))
 
 static void submit(context *w, request *t, int i, int n_predict) {
     kin_loaded_model *m = w->loaded[i];
@@ -163,6 +167,7 @@ static void submit(context *w, request *t, int i, int n_predict) {
     assert_int_equal(kin_job_new(&t->job, &o, &err), 0);
     kin_service_submit(m->service, t->job);
 }
+#define submit(...) FROM_TEST(submit(__VA_ARGS__))
 
 static void wait_for_tokens(context *w, const request *t, int n) {
     for (take_events(w); t->n_made < n; take_events(w)) {
@@ -170,16 +175,19 @@ static void wait_for_tokens(context *w, const request *t, int n) {
         wait_for_news(w);
     }
 }
+#define wait_for_tokens(...) FROM_TEST(wait_for_tokens(__VA_ARGS__))
 
 static void wait_for_end(context *w, const request *t) {
     for (take_events(w); !t->has_ended; take_events(w)) wait_for_news(w);
 }
+#define wait_for_end(...) FROM_TEST(wait_for_end(__VA_ARGS__))
 
 static void expect_same(const request *a, const request *b) {
     assert_int_equal(a->how, KIN_JOB_LENGTH);
     assert_int_equal(a->n_made, N_MADE);
     assert_memory_equal(a->made, b->made, sizeof a->made);
 }
+#define expect_same(...) FROM_TEST(expect_same(__VA_ARGS__))
 
 // ---- claims
 

@@ -12,6 +12,7 @@
 #include "engine/shard.h"
 #include "model/model.h"
 #include "sys/whole_file.h"
+#include "tests/place.h"
 
 #define DEMO KIN_SOURCE_DIR "/assets/demo.gguf"
 
@@ -40,6 +41,7 @@ static uint64_t ask(uint64_t n, uint64_t file_size, uint64_t *beside) {
     assert_int_equal(rc, 0);
     return n;
 }
+#define ask(...) FROM_TEST(ask(__VA_ARGS__))
 
 static void the_header_suffices_and_gives_what_a_shard_plans_with(void **state) {
     (void)state;

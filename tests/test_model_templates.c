@@ -13,6 +13,7 @@
 #include "serve/prompt.h"
 #include "testkit/gguf_write.h"
 #include "testkit/small_vocab.h"
+#include "tests/place.h"
 
 typedef struct model {
     kin_session session;
@@ -36,6 +37,7 @@ static void open_model(model *m, const char *chat, const char *tool_use) {
     assert_int_equal(kin_vocab_new(&m->session.vocab, &spec, &err), 0);
     assert_int_equal(kin_prompter_open(&m->prompter, &m->session, NULL, &err), 0);
 }
+#define open_model(...) FROM_TEST(open_model(__VA_ARGS__))
 
 static void close_model(model *m) {
     kin_prompter_close(m->prompter);

@@ -21,6 +21,7 @@
 #include "pipeline/scheduler.h"
 #include "testkit/model_gen.h"
 #include "testkit/thread_ring.h"
+#include "tests/place.h"
 
 enum { N_VOCAB = 360, N_EMBD = 128, N_HEAD = 4, N_HEAD_KV = 2, DIM = 32, N_FF = 160, N_LAYER = 6, N_CTX = 640, N_BATCH = 32 };
 
@@ -50,6 +51,7 @@ static void make_file(char *name, const kin_model_spec *spec) {
     int fd = mkstemp(name);
     if (fd < 0 || close(fd) != 0 || kin_model_gen(spec, name, &err) != 0) fail_msg("%s", err.text);
 }
+#define make_file(...) FROM_TEST(make_file(__VA_ARGS__))
 
 static int begin(void **state) {
     (void)state;
@@ -80,6 +82,7 @@ static kin_thread_ring *open_ring(const char *path, int n_members) {
     if (kin_thread_ring_open(&ring, path, &o, &err) != 0) fail_msg("%s", err.text);
     return ring;
 }
+#define open_ring(...) FROM_TEST(open_ring(__VA_ARGS__))
 
 static int32_t token_at(int sequence, int pos) {
     return 259 + (pos * 37 + sequence * 11 + pos / 7) % (N_VOCAB - 259);
@@ -118,6 +121,7 @@ static void run_step(kin_head *head, states_step *s, bool states, int pos, int n
     if (kin_head_send(head, &step, &number, &err) != 0 || kin_head_receive(head, NULL, &number, &err) != 0)
         fail_msg("%s", err.text);
 }
+#define run_step(...) FROM_TEST(run_step(__VA_ARGS__))
 
 static void normalize(const kin_model *m, const float *x, float *y) {
     kin_err err;
@@ -235,6 +239,7 @@ static void compute_block(const kin_model *m, entry *entries, int pos, const dou
     multiply(weight(m, "ffn_down"), N_FF, N_EMBD, up, cur);
     for (int i = 0; i < N_EMBD; i++) y[i] = x[i] + cur[i];
 }
+#define compute_block(...) FROM_TEST(compute_block(__VA_ARGS__))
 
 static void run_block(kin_draft_block *b, int n, const float *x, const float *inputs, float *y) {
     kin_shard_options so = kin_shard_options_defaults(&b->view);
@@ -253,6 +258,7 @@ static void run_block(kin_draft_block *b, int n, const float *x, const float *in
     kin_shard_end(shard, step, true);
     kin_shard_close(shard);
 }
+#define run_block(...) FROM_TEST(run_block(__VA_ARGS__))
 
 static void the_block_computes_what_its_formula_says(void **state) {
     (void)state;
@@ -296,6 +302,7 @@ static void expect_refused(const char *path, const char *says) {
     assert_non_null(strstr(err.text, says));
     kin_model_close(&m);
 }
+#define expect_refused(...) FROM_TEST(expect_refused(__VA_ARGS__))
 
 static void other_files_are_refused_with_a_sentence(void **state) {
     (void)state;
@@ -337,6 +344,7 @@ static kin_mtp_drafter *open_drafter(const kin_model *m, int n_ctx, int n_sequen
     if (kin_mtp_drafter_open(&d, &o, &err) != 0) fail_msg("%s", err.text);
     return d;
 }
+#define open_drafter(...) FROM_TEST(open_drafter(__VA_ARGS__))
 
 static kin_draft_limits limits(int most) {
     kin_draft_limits l = {.most = most, .mean_chance = 0.5};
@@ -382,6 +390,7 @@ static void expect_fresh(kin_head *head, const kin_model *m, const kin_draft *go
     assert_memory_equal(got->grades, fresh.grades, (size_t)most);
     kin_mtp_drafter_close(d);
 }
+#define expect_fresh(...) FROM_TEST(expect_fresh(__VA_ARGS__))
 
 // Each token is the likeliest one by the block's state, normalised, times the model's output matrix; this state is the next
 // one's.
@@ -601,6 +610,7 @@ static void write_texts(const char *path, int n_members, int least, const sequen
     kin_mtp_drafter_close(d);
     kin_thread_ring_close(ring);
 }
+#define write_texts(...) FROM_TEST(write_texts(__VA_ARGS__))
 
 static void expect_same_texts(const char *path, int n_members, int least, int n, sequence *drafted) {
     static sequence plain[N_TEXTS];
@@ -612,6 +622,7 @@ static void expect_same_texts(const char *path, int n_members, int least, int n,
         assert_true(least == 0 || drafted[i].counts.drafted[KIN_DRAFT_MTP] > 0);
     }
 }
+#define expect_same_texts(...) FROM_TEST(expect_same_texts(__VA_ARGS__))
 
 // Computes the whole text in steps of its own, and drafts from these states.
 static kin_draft draft_anew(kin_thread_ring *ring, const sequence *t) {
@@ -636,6 +647,7 @@ static kin_draft draft_anew(kin_thread_ring *ring, const sequence *t) {
     kin_mtp_drafter_close(d);
     return draft;
 }
+#define draft_anew(...) FROM_TEST(draft_anew(__VA_ARGS__))
 
 // The block's own drafts are hardly ever right here, so the texts are known to another source, whose tokens are accepted.
 static void drafts_are_made_of_the_states_of_accepted_tokens(void **state) {

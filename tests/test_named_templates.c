@@ -11,6 +11,7 @@
 #include "pure/chat/named_templates.h"
 #include "pure/jinja/jinja.h"
 #include "testkit/json_value.h"
+#include "tests/place.h"
 
 static void expect_printed(const char *name, const char *expected) {
     kin_err err = {""};
@@ -33,6 +34,7 @@ static void expect_printed(const char *name, const char *expected) {
     kin_values_free(values);
     json_decref(variables);
 }
+#define expect_printed(...) FROM_TEST(expect_printed(__VA_ARGS__))
 
 static void each_prints_what_llama_cpp_prints(void **state) {
     (void)state;

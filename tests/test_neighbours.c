@@ -15,6 +15,7 @@
 #include "base/clock.h"
 #include "pipeline/neighbours.h"
 #include "pipeline/relay.h"
+#include "tests/place.h"
 
 enum { EPOCH = 7, FRAME_MAX = 4 << 20, TIMEOUT_MS = 20000, N_BUFFERS = 8 };
 
@@ -83,6 +84,7 @@ static void open_member(member *m, uint8_t id, bool is_head) {
     assert_int_equal(kin_neighbours_open(&m->neighbours, &no, on_hop, m, &err), 0);
     assert_int_equal(kin_endpoint_start(m->endpoint, nothing, NULL, &err), 0);
 }
+#define open_member(...) FROM_TEST(open_member(__VA_ARGS__))
 
 static void end_ring(void *arg) {
     member *m = arg;
@@ -146,6 +148,7 @@ static bool told(member *m, kin_side side, int n, char reason[256]) {
     fail_msg("nothing was told %d times of side %d", n, (int)side);
     return false;
 }
+#define told(...) FROM_TEST(told(__VA_ARGS__))
 
 static void expect_counts(member *m, int n_next, int n_previous, int n_begun) {
     pthread_mutex_lock(&m->mutex);
@@ -155,6 +158,7 @@ static void expect_counts(member *m, int n_next, int n_previous, int n_begun) {
     assert_int_equal(got[1], n_previous);
     assert_int_equal(got[2], n_begun);
 }
+#define expect_counts(...) FROM_TEST(expect_counts(__VA_ARGS__))
 
 static void sends(member *m, size_t n) {
     kin_message_buffer *p = kin_message_pool_get(m->pool, n);
@@ -163,6 +167,7 @@ static void sends(member *m, size_t n) {
     p->frame = (kin_frame){KIN_FRAME_STEP, EPOCH, (uint32_t)n};
     kin_neighbours_send(m->neighbours, p);
 }
+#define sends(...) FROM_TEST(sends(__VA_ARGS__))
 
 static void receive(member *m, size_t n) {
     kin_message_buffer *p = kin_message_queue_pop(m->in, TIMEOUT_MS);
@@ -172,6 +177,7 @@ static void receive(member *m, size_t n) {
     for (size_t i = 0; i < n; i++) assert_int_equal(p->payload[i], 0x5a);
     kin_message_pool_give(m->pool, p);
 }
+#define receive(...) FROM_TEST(receive(__VA_ARGS__))
 
 // ---- from either end
 

@@ -8,6 +8,7 @@
 
 #include "base/rng.h"
 #include "pure/sampling/ngram_draft.h"
+#include "tests/place.h"
 
 static kin_ngram_draft *open_draft(void) {
     kin_ngram_draft *d;
@@ -15,6 +16,7 @@ static kin_ngram_draft *open_draft(void) {
     assert_int_equal(kin_ngram_draft_open(&d, &err), 0);
     return d;
 }
+#define open_draft(...) FROM_TEST(open_draft(__VA_ARGS__))
 
 static void what_followed_before_is_drafted(void **state) {
     (void)state;

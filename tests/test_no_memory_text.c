@@ -16,6 +16,7 @@
 #include "pure/tokenizer/tokenizer.h"
 #include "testkit/json_value.h"
 #include "testkit/small_vocab.h"
+#include "tests/place.h"
 
 static const char text[] = "hello world <|u|> ab abc aa a\n\n  12 \xc3\xa9";
 
@@ -31,6 +32,7 @@ static tools tools_of(const kin_vocab_spec *spec) {
     assert_int_equal(kin_token_trie_new(&t.trie, t.vocab, NULL), 0);
     return t;
 }
+#define tools_of(...) FROM_TEST(tools_of(__VA_ARGS__))
 
 static void tools_fini(tools *t) {
     kin_token_trie_free(t->trie);

@@ -8,6 +8,7 @@
 
 #include "serve/apis/ollama/ollama.h"
 #include "tests/api_case.h"
+#include "tests/place.h"
 
 static kin_ollama_kind kind; // of the last translation
 
@@ -167,6 +168,7 @@ static void expect_lines(written *w, const char *want) {
     expect_json(lines_of(&w->out), want);
     drop_writing(w);
 }
+#define expect_lines(...) FROM_TEST(expect_lines(__VA_ARGS__))
 
 static void a_chat_is_a_line_for_each_piece(void **state) {
     (void)state;
@@ -257,6 +259,7 @@ static json_t *built_from(json_t *lines) {
     json_decref(lines);
     return last;
 }
+#define built_from(...) FROM_TEST(built_from(__VA_ARGS__))
 
 static void a_stream_builds_the_document(void **state) {
     (void)state;

@@ -18,6 +18,7 @@
 #include "testkit/logits.h"
 #include "testkit/model_gen.h"
 #include "testkit/runner.h"
+#include "tests/place.h"
 
 enum { N_VOCAB = 300, N_IDS = 600, N_CTX = 704, N_LAST = 4 }; // N_IDS: more than one span of attention
 
@@ -88,6 +89,7 @@ static void eval(kin_head *head, int32_t seq, int chunk, float *logits) {
         if (kin_head_eval(head, seq, n + i, ids + n + i, count, logits + i * N_VOCAB, count, &err) != 0) fail_msg("%s", err.text);
     }
 }
+#define eval(...) FROM_TEST(eval(__VA_ARGS__))
 
 static void run(const char *path, const kin_runner_options *o, int chunk, float *logits) {
     kin_runner r;
@@ -97,6 +99,7 @@ static void run(const char *path, const kin_runner_options *o, int chunk, float 
     eval(r.head, 0, chunk, logits);
     kin_runner_close(&r);
 }
+#define run(...) FROM_TEST(run(__VA_ARGS__))
 
 static float expected[N_LAST * N_VOCAB], got[N_LAST * N_VOCAB];
 
@@ -198,6 +201,7 @@ static void compare_with_ggml(int n_ff_exp, int n_expert, int n_expert_used) {
     unlink(path);
     for (int i = 0; i < N_LAST; i++) assert_true(kin_logits_error(got + i * N_VOCAB, expected + i * N_VOCAB, N_VOCAB) < 0.05);
 }
+#define compare_with_ggml(...) FROM_TEST(compare_with_ggml(__VA_ARGS__))
 
 // Q4_K cannot have 96 columns, so `down` gets another type.
 static void experts_of_several_types_are_computed_right(void **state) {

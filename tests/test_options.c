@@ -10,6 +10,7 @@
 
 #include "app/options.c"
 #include "app/suggest.c"
+#include "tests/place.h"
 
 #define COUNT(array) (sizeof(array) / sizeof *(array))
 
@@ -376,6 +377,7 @@ static void capture_help(char *text, size_t n) {
     close(fd);
     unlink(path);
 }
+#define capture_help(...) FROM_TEST(capture_help(__VA_ARGS__))
 
 static char logged[256];
 

@@ -26,6 +26,7 @@
 #include "testkit/model_gen.h"
 #include "testkit/os.h"
 #include "testkit/runner.h"
+#include "tests/place.h"
 
 enum { N_BLOCKS = 3, PAGE = 4096, ROOM = KIN_PACKED_ALIGN, STAMP = 7, SOURCE = 8, HEADER_BYTES = 64, ENTRY_BYTES = 48 };
 
@@ -46,6 +47,7 @@ static temp_dir make_dir(void) {
     assert_true(n_made < sizeof made / sizeof *made && mkdtemp(d.path));
     return made[n_made++] = d;
 }
+#define make_dir(...) FROM_TEST(make_dir(__VA_ARGS__))
 
 // Removes the remaining files, including those of failed tests.
 static int remove_made(void **state) {
@@ -71,6 +73,7 @@ static kin_packed *open_packed(const temp_dir *d, kin_packed_key k) {
     if (kin_packed_open(&p, d->path, k, STAMP, N_BLOCKS, block_bytes, &err) != 0) fail_msg("%s", err.text);
     return p;
 }
+#define open_packed(...) FROM_TEST(open_packed(__VA_ARGS__))
 
 static uint8_t byte_of(size_t block, size_t i) {
     return (uint8_t)(block * 31 + i * 7 + i / 251 + 1);
@@ -84,6 +87,7 @@ static void *room(void) {
     munmap(first + ROOM, (size_t)(at + 2 * ROOM - (first + ROOM)));
     return first;
 }
+#define room(...) FROM_TEST(room(__VA_ARGS__))
 
 // Writes a block; seal: also marks it as valid.
 static void fill(kin_packed *p, size_t block, bool seal) {
@@ -92,6 +96,7 @@ static void fill(kin_packed *p, size_t block, bool seal) {
     for (size_t i = 0; i < block_bytes[block]; i++) bytes[i] = byte_of(block, i);
     if (kin_packed_write(p, block, bytes, SOURCE, &err) != 0 || (seal && kin_packed_seal(p, &err) != 0)) fail_msg("%s", err.text);
 }
+#define fill(...) FROM_TEST(fill(__VA_ARGS__))
 
 static void expect_bytes(kin_packed *p, size_t block) {
     kin_err err;
@@ -100,6 +105,7 @@ static void expect_bytes(kin_packed *p, size_t block) {
     for (size_t i = 0; i < block_bytes[block]; i++) assert_int_equal(at[i], byte_of(block, i));
     munmap(at, ROOM);
 }
+#define expect_bytes(...) FROM_TEST(expect_bytes(__VA_ARGS__))
 
 typedef struct file_path {
     char text[1024];
@@ -114,6 +120,7 @@ static file_path make_cache(const temp_dir *d) {
     kin_packed_close(p);
     return path;
 }
+#define make_cache(...) FROM_TEST(make_cache(__VA_ARGS__))
 
 static void flip(const char *path, off_t at, uint8_t bits) {
     uint8_t byte;
@@ -124,6 +131,7 @@ static void flip(const char *path, off_t at, uint8_t bits) {
     assert_int_equal(pwrite(fd, &byte, 1, at), 1);
     close(fd);
 }
+#define flip(...) FROM_TEST(flip(__VA_ARGS__))
 
 // ---- writing and reopening
 
@@ -298,6 +306,7 @@ static int count_sound_blocks(const temp_dir *d, kin_packed_key k) {
     kin_packed_close(p);
     return n;
 }
+#define count_sound_blocks(...) FROM_TEST(count_sound_blocks(__VA_ARGS__))
 
 static void a_truncated_file_is_begun_anew(void **state) {
     (void)state;
@@ -373,6 +382,7 @@ static void copy_file(const char *from, const char *to) {
     close(in);
     close(out);
 }
+#define copy_file(...) FROM_TEST(copy_file(__VA_ARGS__))
 
 static void a_file_under_another_keys_name_is_begun_anew(void **state) {
     (void)state;
@@ -500,6 +510,7 @@ static kin_packed *open_with_stamp(const temp_dir *d, uint64_t stamp) {
     if (kin_packed_open(&p, d->path, key, stamp, N_BLOCKS, block_bytes, &err) != 0) fail_msg("%s", err.text);
     return p;
 }
+#define open_with_stamp(...) FROM_TEST(open_with_stamp(__VA_ARGS__))
 
 static void blocks_of_files_that_look_different_are_compared_by_their_weights(void **state) {
     (void)state;
@@ -795,6 +806,7 @@ static kin_weights_stats run_model(const big_model *m, const char *cache_dir, fl
     kin_runner_close(&r);
     return stats;
 }
+#define run_model(...) FROM_TEST(run_model(__VA_ARGS__))
 
 static bool without_cache(big_model *m) {
     kin_weights_stats none = run_model(m, NULL, m->want);
@@ -804,6 +816,7 @@ static bool without_cache(big_model *m) {
     assert_int_equal(none.cached_bytes, 0);
     return true;
 }
+#define without_cache(...) FROM_TEST(without_cache(__VA_ARGS__))
 
 // Expects the same bits, and stats that show if the weights came from the cache.
 static void expect_run(const big_model *m, const temp_dir *d, bool cached) {
@@ -813,6 +826,7 @@ static void expect_run(const big_model *m, const temp_dir *d, bool cached) {
     assert_true(cached ? s.packed_bytes == 0 && s.anonymous_bytes == 0 && s.cached_bytes >= 32u << 20
                        : s.packed_bytes >= 32u << 20 && s.cached_bytes == 0);
 }
+#define expect_run(...) FROM_TEST(expect_run(__VA_ARGS__))
 
 // Returns the only cache file of the folder.
 static file_path only_file(const temp_dir *d) {
@@ -827,6 +841,7 @@ static file_path only_file(const temp_dir *d) {
     pclose(f);
     return p;
 }
+#define only_file(...) FROM_TEST(only_file(__VA_ARGS__))
 
 static void cold_cached_truncated_and_no_cache_give_the_same_bits(void **state) {
     big_model *m = *state;

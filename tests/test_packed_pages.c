@@ -14,6 +14,7 @@
 
 #include "engine/packed.h"
 #include "sys/pages.h"
+#include "tests/place.h"
 
 #define MIB ((size_t)1 << 20)
 
@@ -42,6 +43,7 @@ static uint8_t *reserve(size_t n) {
     assert_true(at != MAP_FAILED);
     return at + (KIN_HUGE_PAGE - (uintptr_t)at % KIN_HUGE_PAGE) % KIN_HUGE_PAGE;
 }
+#define reserve(...) FROM_TEST(reserve(__VA_ARGS__))
 
 static void neighbours_share_a_huge_page(void **state) {
     (void)state;

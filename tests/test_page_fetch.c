@@ -22,6 +22,7 @@
 #include "fetch/page_fetch.h"
 #include "pure/proto/swarm.h"
 #include "sys/completion.h"
+#include "tests/place.h"
 
 enum { N_NODES = 3, BYTES = 140000, TIMEOUT_MS = 20000, COPY_TIMEOUT_MS = 3000, MOST_TRICKLED = 1000 };
 
@@ -133,6 +134,7 @@ static void in_loop(node *n, void (*fn)(node *n, const void *arg), const void *a
     assert_true(kin_endpoint_call(n->endpoint, run_call, n));
     kin_completion_wait(&n->called, generation);
 }
+#define in_loop(...) FROM_TEST(in_loop(__VA_ARGS__))
 
 static void nothing(node *n, const void *arg) {
     (void)n, (void)arg;
@@ -216,6 +218,7 @@ static void give(const node *n, int from, int to, size_t bytes) {
         if (kin_kv_file_write(n->dir, &room, &name, page, bytes, &err) != 0) fail_msg("%s", err.text);
     }
 }
+#define give(...) FROM_TEST(give(__VA_ARGS__))
 
 static int count_here(const node *n, int to) {
     static uint8_t expected[BYTES], got[BYTES + 1];
@@ -232,6 +235,7 @@ static int count_here(const node *n, int to) {
     }
     return n_here;
 }
+#define count_here(...) FROM_TEST(count_here(__VA_ARGS__))
 
 static void want_for(node *n, int to, int timeout_ms) {
     kin_page_name names[64];
@@ -251,6 +255,7 @@ static void expect_here(node *n, int to, int n_here) {
     } while (count_here(n, to) < n_here && kin_clock_ms(begun, kin_clock_now()) < TIMEOUT_MS);
     assert_int_equal(count_here(n, to), n_here);
 }
+#define expect_here(...) FROM_TEST(expect_here(__VA_ARGS__))
 
 static void what_is_wanted_comes_from_whoever_has_it(void **state) {
     (void)state;
@@ -380,6 +385,7 @@ static void wait_for_copies(node *n, uint64_t n_copied, uint64_t n_left_out) {
         nanosleep(&(struct timespec){.tv_nsec = 1000000}, NULL);
     } while (stats.n_copied < n_copied || stats.n_left_out < n_left_out);
 }
+#define wait_for_copies(...) FROM_TEST(wait_for_copies(__VA_ARGS__))
 
 static void copies_come_by_themselves(void **state) {
     (void)state;

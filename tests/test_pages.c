@@ -14,6 +14,7 @@
 
 #include "sys/pages.h"
 #include "testkit/os.h"
+#include "tests/place.h"
 #include "tests/real_madvise.h"
 
 enum { N = 1 << 20 };
@@ -36,6 +37,7 @@ static mapped open_mapped(void) {
     assert_ptr_not_equal(m.at, MAP_FAILED);
     return m;
 }
+#define open_mapped(...) FROM_TEST(open_mapped(__VA_ARGS__))
 
 static void close_mapped(mapped *m) {
     munmap(m->at, N);
@@ -91,6 +93,7 @@ static bool expect_faults_of_one_page(bool huge) {
     close_mapped(&m);
     return gone;
 }
+#define expect_faults_of_one_page(...) FROM_TEST(expect_faults_of_one_page(__VA_ARGS__))
 
 static void a_fault_reads_one_page_where_others_are_not_wanted(void **state) {
     (void)state;

@@ -9,6 +9,7 @@
 #include <math.h>
 
 #include "pure/papers/acceptance.h"
+#include "tests/place.h"
 
 static kin_acceptance_options o;
 
@@ -21,6 +22,7 @@ static int set_up(void **state) {
 static void assert_near(double got, double want) {
     if (!(fabs(got - want) <= 1e-9 * fabs(want) + 1e-12)) fail_msg("%.12g, not %.12g", got, want);
 }
+#define assert_near(...) FROM_TEST(assert_near(__VA_ARGS__))
 
 static void importance_is_half_after_a_minute_and_fades(void **state) {
     (void)state;

@@ -12,6 +12,7 @@
 #include "pure/plan/timeline.h"
 #include "testkit/paper_clusters.h"
 #include "testkit/plan_random.h"
+#include "tests/place.h"
 
 enum { MOST = 16 };
 
@@ -37,10 +38,12 @@ static kin_batching choose_at(const kin_facts *facts, const kin_plan *plan, int 
     if (kin_batching_choose(facts, plan, n_sequences, n_cached, most, &b, &err) != 0) fail_msg("%s", err.text);
     return b;
 }
+#define choose_at(...) FROM_TEST(choose_at(__VA_ARGS__))
 
 static kin_batching choose(const kin_facts *facts, const kin_plan *plan, int n_sequences, int most) {
     return choose_at(facts, plan, n_sequences, N_CACHED, most);
 }
+#define choose(...) FROM_TEST(choose(__VA_ARGS__))
 
 static void four_equal_devices_have_a_text_each(void **state) {
     (void)state;

@@ -11,6 +11,7 @@
 
 #include "pure/plan/draft_gain.h"
 #include "testkit/paper_clusters.h"
+#include "tests/place.h"
 
 static const double DISK = 1e9; // bytes per second
 
@@ -34,6 +35,7 @@ static kin_draft_gain gain_of(const kin_facts *facts, const kin_model_facts *dra
     if (kin_draft_gain_make(&g, facts, &options, &kin_plan_schedulers[0], draft, &err) != 0) fail_msg("%s", err.text);
     return g;
 }
+#define gain_of(...) FROM_TEST(gain_of(__VA_ARGS__))
 
 static void in_plenty_of_memory_nothing_is_taken_from_the_model(void **state) {
     (void)state;

@@ -18,6 +18,7 @@
 #include "testkit/paper_clusters.h"
 #include "testkit/plan_brute.h"
 #include "testkit/plan_random.h"
+#include "tests/place.h"
 
 enum { N_SMALL = 10000, N_LARGE = 10000, N_STEADY = 200, MAX_SMALL_DEVICES = 4 };
 
@@ -244,6 +245,7 @@ static double shortest_ring(const kin_hops *hops) {
     }
     return shortest;
 }
+#define shortest_ring(...) FROM_TEST(shortest_ring(__VA_ARGS__))
 
 static void a_long_ring_is_the_shortest_or_says_that_it_may_not_be(void **state) {
     (void)state;

@@ -14,6 +14,7 @@
 #include "pure/plan/explain.h"
 #include "pure/plan/timeline.h"
 #include "testkit/paper_clusters.h"
+#include "tests/place.h"
 
 static char sentences[KIN_FACTS_MAX_DEVICES][KIN_PLAN_EXPLAIN_MAX];
 static kin_plan_without without[KIN_FACTS_MAX_DEVICES];
@@ -26,6 +27,7 @@ static kin_plan explain(const kin_facts *facts, const kin_plan_options *options)
     for (int i = 0; i < facts->n_device; i++) print_message("%s\n", sentences[i]);
     return plan;
 }
+#define explain(...) FROM_TEST(explain(__VA_ARGS__))
 
 static double played(const kin_facts *facts, const kin_plan *plan) {
     double s;
@@ -33,6 +35,7 @@ static double played(const kin_facts *facts, const kin_plan *plan) {
     if (kin_timeline_play(facts, plan, &s, &err) != 0) fail_msg("%s", err.text);
     return s;
 }
+#define played(...) FROM_TEST(played(__VA_ARGS__))
 
 // Returns the number before " ms/token", in seconds.
 static double number_of(const char *sentence) {
@@ -42,6 +45,7 @@ static double number_of(const char *sentence) {
     while (at > sentence && at[-1] != ' ') at--;
     return atof(at) / 1e3;
 }
+#define number_of(...) FROM_TEST(number_of(__VA_ARGS__))
 
 static void a_device_left_out_says_what_it_would_add(void **state) {
     (void)state;

@@ -17,6 +17,7 @@
 #include "testkit/equal_devices.h"
 #include "testkit/plan_brute.h"
 #include "testkit/plan_random.h"
+#include "tests/place.h"
 
 static kin_facts f, grouped;
 static kin_grouped_plan found;
@@ -30,6 +31,7 @@ static kin_prediction ring_of(const kin_facts *facts) {
         fail_msg("%s", err.text);
     return p;
 }
+#define ring_of(...) FROM_TEST(ring_of(__VA_ARGS__))
 
 static void search(double below_s, kin_device_set leave_out) {
     kin_plan_options o = kin_plan_options_defaults();
@@ -37,6 +39,7 @@ static void search(double below_s, kin_device_set leave_out) {
     o.leave_out = leave_out;
     if (kin_plan_grouped(&f, &o, below_s, &found, &err) != 0) fail_msg("%s", err.text);
 }
+#define search(...) FROM_TEST(search(__VA_ARGS__))
 
 // Makes one group of these devices with the whole model. Returns its prediction; closed: the same in closed form.
 static kin_prediction predict_by(kin_device_set members, kin_group_shares by, kin_grouping *g, kin_group_time *time,
@@ -53,11 +56,13 @@ static kin_prediction predict_by(kin_device_set members, kin_group_shares by, ki
         fail_msg("%s", err.text);
     return p;
 }
+#define predict_by(...) FROM_TEST(predict_by(__VA_ARGS__))
 
 static kin_prediction predict(kin_device_set members, kin_grouping *g, kin_group_time *time) {
     kin_prediction closed;
     return predict_by(members, KIN_SHARES_BY_SPEED, g, time, &closed);
 }
+#define predict(...) FROM_TEST(predict(__VA_ARGS__))
 
 static void short_links_make_groups_and_long_ones_rings(void **state) {
     (void)state;

@@ -15,6 +15,7 @@
 #include "testkit/ilp_small.h"
 #include "testkit/paper_clusters.h"
 #include "testkit/plan_random.h"
+#include "tests/place.h"
 
 enum { N_RANDOM = 2000 };
 
@@ -31,6 +32,7 @@ static kin_plan plan_by(kin_plan_scheduler_fn *scheduler, const kin_facts *facts
     if (scheduler(facts, options, &plan, &err) != 0) fail_msg("%s", err.text);
     return plan;
 }
+#define plan_by(...) FROM_TEST(plan_by(__VA_ARGS__))
 
 static kin_layer_share share_of(const kin_facts *facts, const kin_plan *plan, const char *name) {
     return plan->shares[kin_paper_device(facts, name)];
@@ -42,6 +44,7 @@ static void assert_share(const kin_facts *facts, const kin_plan *plan, const cha
         fail_msg("%s: %d layers on the GPU and %d on the CPU, expected %d and %d", name, share.n_layer_gpu,
                  share.n_layer - share.n_layer_gpu, n_gpu, n_cpu);
 }
+#define assert_share(...) FROM_TEST(assert_share(__VA_ARGS__))
 
 // ---- the objective
 

@@ -16,6 +16,7 @@
 #include "pure/plan/scheduler.h"
 #include "pure/plan/timeline.h"
 #include "testkit/plan_random.h"
+#include "tests/place.h"
 
 enum { N_PLAYED = 1500, N_RANDOM = 500 };
 
@@ -32,6 +33,7 @@ static kin_prediction predict(const kin_facts *facts, const kin_plan *plan) {
     if (kin_timeline_closed(facts, plan, &out, &err) != 0) fail_msg("%s", err.text);
     return out;
 }
+#define predict(...) FROM_TEST(predict(__VA_ARGS__))
 
 // ---- compared with the simulated timeline
 
@@ -201,6 +203,7 @@ static void make_simple(kin_facts *f, int n_device) {
 static void assert_close(double got, double expected) {
     if (fabs(got - expected) > 1e-6 * expected + 1e-12) fail_msg("%.9g, expected %.9g", got, expected);
 }
+#define assert_close(...) FROM_TEST(assert_close(__VA_ARGS__))
 
 // Two devices with 5 layers each; a layer takes 10 ms for the weights and 1 ms per token. A chunk of 16 tokens takes 130 ms on a
 // device, and its hop 1 ms and 16 ms of transfer.
@@ -253,6 +256,7 @@ static bool any_reads_longer_than_it_computes(const kin_facts *facts, const kin_
     for (int i = 0; i < facts->n_device; i++) any = any || p.devices[i].load_s > p.devices[i].compute_s + p.devices[i].windows_s;
     return any;
 }
+#define any_reads_longer_than_it_computes(...) FROM_TEST(any_reads_longer_than_it_computes(__VA_ARGS__))
 
 static void a_chunk_is_worth_reading_for_that_takes_as_long_to_compute(void **state) {
     (void)state;

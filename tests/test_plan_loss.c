@@ -11,6 +11,7 @@
 #include "pure/plan/device_time.h"
 #include "pure/plan/loss_group.h"
 #include "pure/plan/prompt.h"
+#include "tests/place.h"
 
 enum { N_LAYER = 8, HEAD = 0, FIRST = 1, SECOND = 2, N_CACHED = 1030 };
 
@@ -63,6 +64,7 @@ static kin_loss lose(const kin_facts *facts, const kin_plan *plan, const kin_pla
     if (kin_loss_predict(facts, plan, without, device, &loss, &err) != 0) fail_msg("%s", err.text);
     return loss;
 }
+#define lose(...) FROM_TEST(lose(__VA_ARGS__))
 
 static double pass(const kin_facts *facts, const kin_plan *plan, int n, int n_cached) {
     kin_prediction p;
@@ -70,10 +72,12 @@ static double pass(const kin_facts *facts, const kin_plan *plan, int n, int n_ca
     assert_int_equal(kin_latency_pass(facts, plan, n, n_cached, 1, &p, &err), 0);
     return p.tpot_s;
 }
+#define pass(...) FROM_TEST(pass(__VA_ARGS__))
 
 static void near(double a, double b) {
     if (fabs(a - b) > 1e-9 * fabs(b)) fail_msg("%.12g is not %.12g", a, b);
 }
+#define near(...) FROM_TEST(near(__VA_ARGS__))
 
 static double reading(int n_pages, int n_layer) {
     return n_layer * n_pages * 64 * 1000.0 / KIN_LOSS_READ_BYTES_S;
@@ -243,6 +247,7 @@ static kin_loss lose_grouped(const kin_facts *f, const kin_plan *before, const k
     if (kin_loss_predict_grouped(f, before, after, device, &loss, &err) != 0) fail_msg("%s", err.text);
     return loss;
 }
+#define lose_grouped(...) FROM_TEST(lose_grouped(__VA_ARGS__))
 
 // The first and the second device share six of the eight layers.
 static void of_a_group_all_is_computed_and_whole_layers_are_read(void **state) {

@@ -12,6 +12,7 @@
 #include "pure/plan/scheduler.h"
 #include "pure/plan/timeline.h"
 #include "testkit/plan_random.h"
+#include "tests/place.h"
 
 static double played(const kin_facts *facts, const kin_plan *plan) {
     double s;
@@ -19,6 +20,7 @@ static double played(const kin_facts *facts, const kin_plan *plan) {
     if (kin_timeline_play(facts, plan, &s, &err) != 0) fail_msg("%s", err.text);
     return s;
 }
+#define played(...) FROM_TEST(played(__VA_ARGS__))
 
 static bool streams(const kin_facts *facts, const kin_plan *plan) {
     kin_prediction p;
@@ -28,6 +30,7 @@ static bool streams(const kin_facts *facts, const kin_plan *plan) {
     }
     return false;
 }
+#define streams(...) FROM_TEST(streams(__VA_ARGS__))
 
 static void a_playoff_is_never_slower_and_changes_nothing_where_all_fits(void **state) {
     (void)state;

@@ -18,6 +18,7 @@
 #include "pure/plan/timeline.h"
 #include "testkit/equal_devices.h"
 #include "testkit/paper_clusters.h"
+#include "tests/place.h"
 
 static kin_facts cluster;
 
@@ -48,16 +49,19 @@ static kin_planner *open_with(const kin_planner_options *o) {
     if (kin_planner_open(&p, o, &cluster.model, &cluster.work, &err) != 0) fail_msg("%s", err.text);
     return p;
 }
+#define open_with(...) FROM_TEST(open_with(__VA_ARGS__))
 
 static kin_planner *open_planner(const char *plan, const char *scheduler) {
     kin_planner_options o = options_of(plan, scheduler);
     return open_with(&o);
 }
+#define open_planner(...) FROM_TEST(open_planner(__VA_ARGS__))
 
 static void answer_to(kin_planner *p, const kin_planner_question *a, kin_plan *out) {
     kin_err err;
     if (kin_planner_ask(p, a, out, &err) != 0) fail_msg("%s", err.text);
 }
+#define answer_to(...) FROM_TEST(answer_to(__VA_ARGS__))
 
 // Returns the layers that the plan gives to that device of the cluster.
 static int layers_of(const kin_plan *plan, const kin_planner_question *a, int who) {
@@ -298,6 +302,7 @@ static void measured_of(kin_planner *p, const kin_planner_question *a, int who, 
             m->members[0].compute_s = factor * (now.devices[i].compute_s + now.devices[i].windows_s);
     }
 }
+#define measured_of(...) FROM_TEST(measured_of(__VA_ARGS__))
 
 static void what_was_measured_corrects_the_expectation_and_follows_its_device(void **state) {
     (void)state;
@@ -426,6 +431,7 @@ static void open_moody_home(moody_home *h, int who, double slow, double hold_s) 
     ask_about(&h->a, (int[]){0, 1, 2}, 3);
     answer_to(h->planner, &h->a, &h->ring);
 }
+#define open_moody_home(...) FROM_TEST(open_moody_home(__VA_ARGS__))
 
 // Measures each member's tokens; the plan changes if the planner asks for it.
 static void measure_home(moody_home *h) {
@@ -442,6 +448,7 @@ static void measure_home(moody_home *h) {
     answer_to(h->planner, &h->a, &h->ring);
     h->n_changes += !kin_plan_is_same(&before, &h->ring);
 }
+#define measure_home(...) FROM_TEST(measure_home(__VA_ARGS__))
 
 static void a_processor_that_is_slow_under_load_settles_on_one_plan(void **state) {
     (void)state;
@@ -514,6 +521,7 @@ static int layers_in_force(kin_planner *p, int device) {
     assert_true(kin_planner_last(p, &facts, &plan));
     return plan.shares[device].n_layer;
 }
+#define layers_in_force(...) FROM_TEST(layers_in_force(__VA_ARGS__))
 
 // A proposal is prepared beside the active ring, whose tokens are measured meanwhile.
 static void a_better_plan_counts_when_it_is_in_force(void **state) {
@@ -723,12 +731,14 @@ static void ask_with_ratio(kin_planner_question *a, double ratio) {
     }
     assert_true(fabs(group_over_ring(&a->facts) - ratio) < 1e-3);
 }
+#define ask_with_ratio(...) FROM_TEST(ask_with_ratio(__VA_ARGS__))
 
 static bool answers_group(kin_planner *p, const kin_planner_question *a) {
     kin_plan ring;
     answer_to(p, a, &ring);
     return ring.groups.n == 1 && ring.groups.groups[0].n == 2;
 }
+#define answers_group(...) FROM_TEST(answers_group(__VA_ARGS__))
 
 static void a_group_is_taken_where_it_is_faster_and_what_is_in_force_has_the_margin(void **state) {
     (void)state;
@@ -775,6 +785,7 @@ static double third_over_two(kin_planner_question *a) {
     assert_int_equal(kin_plan_grouped(&a->facts, &options, 1, &three, &err), 0);
     return three.prediction.tpot_s / two.prediction.tpot_s;
 }
+#define third_over_two(...) FROM_TEST(third_over_two(__VA_ARGS__))
 
 static void a_newcomer_that_makes_a_group_a_little_faster_leaves_it_as_it_is(void **state) {
     (void)state;

@@ -11,6 +11,7 @@
 #include <string.h>
 
 #include "cluster/planning.h"
+#include "tests/place.h"
 
 // A planner whose calls wait until they are released: call i (from 1) until n_released >= i.
 typedef struct bench {
@@ -89,6 +90,7 @@ static void open_bench(bench *b) {
                               .user = b};
     assert_int_equal(kin_planning_open(&b->planning, &o, &err), 0);
 }
+#define open_bench(...) FROM_TEST(open_bench(__VA_ARGS__))
 
 // Asks a question, and then overwrites its memory, because the planner must have copied it.
 static void ask(bench *b, uint32_t number, const char *name, int n_facts) {

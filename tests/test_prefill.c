@@ -10,6 +10,7 @@
 
 #include "base/rng.h"
 #include "pure/plan/prefill.h"
+#include "tests/place.h"
 
 enum { N_SEEDS = 20, MOST_STEPS = 100000 };
 
@@ -56,6 +57,7 @@ static int step(ring *r, int n_left) {
     kin_prefill_learn(&r->p, &beside, n, take_step(r, n));
     return n;
 }
+#define step(...) FROM_TEST(step(__VA_ARGS__))
 
 // Returns the seconds in which a prompt is computed beside the sequence.
 static double read_prompt(ring *r, int n_tokens) {
@@ -67,6 +69,7 @@ static double read_prompt(ring *r, int n_tokens) {
     }
     return r->now_s - begun_s;
 }
+#define read_prompt(...) FROM_TEST(read_prompt(__VA_ARGS__))
 
 // Returns the mean over seeds of a prompt's time relative to the same ring without random delays; worst: the maximum.
 static double slowdown(ring like, int n_tokens, double *worst) {
@@ -83,6 +86,7 @@ static double slowdown(ring like, int n_tokens, double *worst) {
     print_message("on average %.2f times as long as %.1f s, at most %.2f\n", sum / N_SEEDS, steady_s, *worst);
     return sum / N_SEEDS;
 }
+#define slowdown(...) FROM_TEST(slowdown(__VA_ARGS__))
 
 static void jitter_of_60_ms_does_not_starve_a_prompt(void **state) {
     (void)state;

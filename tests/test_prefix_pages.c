@@ -25,6 +25,7 @@
 #include "pipeline/scheduler.h"
 #include "testkit/model_gen.h"
 #include "testkit/thread_ring.h"
+#include "tests/place.h"
 
 enum {
     N_VOCAB = 320,
@@ -122,6 +123,7 @@ static void open_context(context *w, int n_members, int n_ctx, bool has_pages) {
         kin_scheduler_set_head(w->s, kin_thread_ring_head(w->ring), &err) != 0)
         fail_msg("%s", err.text);
 }
+#define open_context(...) FROM_TEST(open_context(__VA_ARGS__))
 
 // Closes the ring like a process that ends: everything in memory is lost.
 static void close_context(context *w) {
@@ -131,6 +133,7 @@ static void close_context(context *w) {
     kin_prefix_pages_close(w->pages);
     kin_thread_ring_close(w->ring);
 }
+#define close_context(...) FROM_TEST(close_context(__VA_ARGS__))
 
 typedef struct request {
     int32_t prompt[N_PROMPT];
@@ -179,6 +182,7 @@ static void submit(context *w, request *t, bool no_cache) {
     kin_err err;
     if (kin_scheduler_submit(w->s, &o, &g, &err) != 0) fail_msg("%s", err.text);
 }
+#define submit(...) FROM_TEST(submit(__VA_ARGS__))
 
 static void run(context *w) {
     bool busy = true;
@@ -187,6 +191,7 @@ static void run(context *w) {
         if (kin_scheduler_step(w->s, &busy, &err) != 0) fail_msg("%s", err.text);
     }
 }
+#define run(...) FROM_TEST(run(__VA_ARGS__))
 
 static request run_one(int n_members, bool has_pages, int seed, int n_prompt) {
     context w;
@@ -198,12 +203,14 @@ static request run_one(int n_members, bool has_pages, int seed, int n_prompt) {
     assert_int_equal(t.how, KIN_GENERATION_DONE);
     return t;
 }
+#define run_one(...) FROM_TEST(run_one(__VA_ARGS__))
 
 static void expect_same(const request *got, const request *expected) {
     assert_int_equal(got->n_ended, 1);
     assert_int_equal(got->n_made, expected->n_made);
     assert_int_equal(got->logits, expected->logits);
 }
+#define expect_same(...) FROM_TEST(expect_same(__VA_ARGS__))
 
 static void a_sequence_is_found_after_a_restart(void **state) {
     (void)state;
@@ -384,6 +391,7 @@ static branching run_branching(int n_prompt, const branching *known) {
     close_context(&w);
     return b;
 }
+#define run_branching(...) FROM_TEST(run_branching(__VA_ARGS__))
 
 // Generation continues in the branch, so the sequence whose page is about to be written is dropped. All members keep the page.
 static void a_block_that_is_full_when_a_branch_is_right_is_kept(void **state) {
@@ -486,6 +494,7 @@ static void harm(int member, bool removes) {
     }
     if (d) closedir(d);
 }
+#define harm(...) FROM_TEST(harm(__VA_ARGS__))
 
 static void damaged_and_missing_pages_are_computed(void **state) {
     (void)state;
@@ -562,6 +571,7 @@ static request run_wrong(int n_members, uint64_t n_times, uint64_t *n_wrong) {
     close_context(&w);
     return t;
 }
+#define run_wrong(...) FROM_TEST(run_wrong(__VA_ARGS__))
 
 static void a_step_without_numbers_is_computed_again_once(void **state) {
     (void)state;
@@ -615,6 +625,7 @@ static int count_linked(int member, int n) {
     }
     return n_there;
 }
+#define count_linked(...) FROM_TEST(count_linked(__VA_ARGS__))
 
 // The sequence was loaded from the disks, its logits were not numbers, and its pages were removed.
 static void the_pages_of_a_wrong_sequence_leave_all_disks(void **state) {
@@ -792,6 +803,7 @@ static kin_prefix_pages *open_pages(void) {
     if (kin_prefix_pages_open(&pages, &o, &err) != 0) fail_msg("%s", err.text);
     return pages;
 }
+#define open_pages(...) FROM_TEST(open_pages(__VA_ARGS__))
 
 static void keep_tokens(const int32_t *tokens, int first, int n) {
     kin_page_key keys[KIN_PAGES_MAX];
@@ -800,6 +812,7 @@ static void keep_tokens(const int32_t *tokens, int first, int n) {
     kin_prefix_pages_keep(pages, tokens, first, n, keys, &(kin_border_set){0});
     kin_prefix_pages_close(pages);
 }
+#define keep_tokens(...) FROM_TEST(keep_tokens(__VA_ARGS__))
 
 static void expect_next(const int32_t *tokens, int n_blocks, const int32_t *expected) {
     int32_t next_block[KIN_KV_CELLS];
@@ -808,6 +821,7 @@ static void expect_next(const int32_t *tokens, int n_blocks, const int32_t *expe
     if (expected) assert_memory_equal(next_block, expected, sizeof next_block);
     kin_prefix_pages_close(pages);
 }
+#define expect_next(...) FROM_TEST(expect_next(__VA_ARGS__))
 
 static void what_followed_last_is_known(void **state) {
     (void)state;

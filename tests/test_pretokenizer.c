@@ -9,6 +9,7 @@
 #include <string.h>
 
 #include "pure/tokenizer/pretokenizer.h"
+#include "tests/place.h"
 
 typedef struct joined {
     char text[512];
@@ -37,6 +38,7 @@ static void expect(const char *name, const char *text, const char *pieces) {
     assert_string_equal(joined.text, pieces);
     kin_pretokenizer_free(pre);
 }
+#define expect(...) FROM_TEST(expect(__VA_ARGS__))
 
 static void gpt_2_keeps_one_space_with_its_word(void **state) {
     (void)state;

@@ -11,6 +11,7 @@
 #include "net/echo_responder.h"
 #include "net/probe.h"
 #include "pure/proto/versions.h"
+#include "tests/place.h"
 
 // ---- the probed peer
 
@@ -144,6 +145,7 @@ static void serve(context *w) {
         if (e->link && e->n_frames > 0) peer_frame(e);
     }
 }
+#define serve(...) FROM_TEST(serve(__VA_ARGS__))
 
 static void open_peer(context *w, manner manner) {
     kin_err err;
@@ -152,6 +154,7 @@ static void open_peer(context *w, manner manner) {
     uv_timer_init(&w->loop, &the_peer.timer);
     the_peer.timer.data = &the_peer;
 }
+#define open_peer(...) FROM_TEST(open_peer(__VA_ARGS__))
 
 static void timer_closed(uv_handle_t *timer) {
     timer->data = NULL;
@@ -201,6 +204,7 @@ static outcome probe_with(context *w, const kin_probe_options *o) {
     }
     return out;
 }
+#define probe_with(...) FROM_TEST(probe_with(__VA_ARGS__))
 
 static void expect_failure_within(context *w, uint32_t limit_ms, manner manner, const char *sentence) {
     open_peer(w, manner);
@@ -210,10 +214,12 @@ static void expect_failure_within(context *w, uint32_t limit_ms, manner manner, 
     if (out.ok || !strstr(out.reason, sentence)) fail_msg("expected: %s\ngot:      %s", sentence, out.reason);
     close_peer(w);
 }
+#define expect_failure_within(...) FROM_TEST(expect_failure_within(__VA_ARGS__))
 
 static void expect_failure(context *w, manner manner, const char *sentence) {
     expect_failure_within(w, TIMEOUT_MS, manner, sentence);
 }
+#define expect_failure(...) FROM_TEST(expect_failure(__VA_ARGS__))
 
 static bool is_positive(double x) {
     return isfinite(x) && x > 0;
@@ -289,6 +295,7 @@ static void listen_anew(context *w) {
     assert_int_equal(kin_listener_open(&w->listener, &w->loop, NULL, 0, &w->o, on_accepted, w, &err), 0);
     w->port = kin_listener_port(w->listener);
 }
+#define listen_anew(...) FROM_TEST(listen_anew(__VA_ARGS__))
 
 static void a_path_that_loses_large_messages_is_noticed(void **state) {
     context *w = *state;
@@ -377,6 +384,7 @@ static end *connect_to_echo(context *w, end *client) {
     }
     return server;
 }
+#define connect_to_echo(...) FROM_TEST(connect_to_echo(__VA_ARGS__))
 
 static void an_echo_answers_with_the_token_and_as_many_bytes_as_asked(void **state) {
     context *w = *state;
@@ -429,6 +437,7 @@ static void expect_dropped(context *w, end *client, const char *sentence) {
     free(client->bytes);
     assert_false(kin_echo_responder_is_full(the_peer.echo));
 }
+#define expect_dropped(...) FROM_TEST(expect_dropped(__VA_ARGS__))
 
 static void a_peer_that_asks_for_too_much_is_disconnected(void **state) {
     context *w = *state;
@@ -496,6 +505,7 @@ static kin_probe_queue *open_meter(context *w, answers *a) {
     assert_int_equal(kin_probe_queue_open(&g, &w->loop, &o, on_measured, a, &err), 0);
     return g;
 }
+#define open_meter(...) FROM_TEST(open_meter(__VA_ARGS__))
 
 static void serve_until(context *w, const answers *a, int n) {
     kin_time begun = kin_clock_now();
@@ -505,6 +515,7 @@ static void serve_until(context *w, const answers *a, int n) {
         if (kin_clock_ms(begun, kin_clock_now()) > TIMEOUT_MS) fail_msg("%d answers of %d; log:\n%s", a->n, n, log_text);
     }
 }
+#define serve_until(...) FROM_TEST(serve_until(__VA_ARGS__))
 
 static void every_request_gets_one_answer_in_order(void **state) {
     context *w = *state;

@@ -12,6 +12,7 @@
 #include <math.h>
 
 #include "pure/proto/probing.h"
+#include "tests/place.h"
 
 enum { HIDDEN = 16384, MESSAGES_MAX = 200 };
 
@@ -55,6 +56,7 @@ static outcome probe(const path *w) {
     o.result = p.result;
     return o;
 }
+#define probe(...) FROM_TEST(probe(__VA_ARGS__))
 
 static void expect_within(const path *w, double share) {
     outcome o = probe(w);
@@ -64,6 +66,7 @@ static void expect_within(const path *w, double share) {
         fail_msg("message %d late by %g s: %g s, %g and %g bytes/s", w->late, w->late_s, r->rtt_s, r->to_bytes_s,
                  r->from_bytes_s);
 }
+#define expect_within(...) FROM_TEST(expect_within(__VA_ARGS__))
 
 static const path paths[] = {
     {1e-4, 117e6, 117e6, -1, 0, false}, {1e-3, 117e6, 12e6, -1, 0, false}, {5e-3, 2.4e6, 6e6, -1, 0, false},

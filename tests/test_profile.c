@@ -22,6 +22,7 @@
 #include "sys/disk.h"
 #include "sys/quota.h"
 #include "testkit/model_gen.h"
+#include "tests/place.h"
 
 #define MIB ((uint64_t)1 << 20)
 
@@ -33,6 +34,7 @@ typedef struct opened {
 static void ok(int rc, const kin_err *err) {
     if (rc != 0) fail_msg("%s", err->text);
 }
+#define ok(...) FROM_TEST(ok(__VA_ARGS__))
 
 static void open_spec(opened *o, const kin_model_spec *spec) {
     kin_err err;
@@ -42,6 +44,7 @@ static void open_spec(opened *o, const kin_model_spec *spec) {
     ok(kin_model_gen(spec, o->path, &err), &err);
     ok(kin_model_open(&o->model, o->path, &err), &err);
 }
+#define open_spec(...) FROM_TEST(open_spec(__VA_ARGS__))
 
 static void close_spec(opened *o) {
     kin_model_close(&o->model);
@@ -81,6 +84,7 @@ static void facts_of(const opened *o, int n_ctx, kin_model_facts *facts) {
     so.n_ctx = n_ctx;
     ok(kin_model_facts_of(facts, &o->model, &so, &err), &err);
 }
+#define facts_of(...) FROM_TEST(facts_of(__VA_ARGS__))
 
 static kin_devices devices_of(int n_threads, bool repack) {
     kin_devices devices;
@@ -91,6 +95,7 @@ static kin_devices devices_of(int n_threads, bool repack) {
     ok(kin_devices_open(&devices, &o, &err), &err);
     return devices;
 }
+#define devices_of(...) FROM_TEST(devices_of(__VA_ARGS__))
 
 // ---- the machine
 
@@ -183,6 +188,7 @@ static void open_counted(counted_benchmark *b, uint64_t store_bytes) {
     count_kernels(&b->device, &b->counting);
     ok(kin_throughput_benchmark_open(&b->rates, &b->device, store_bytes, &err), &err);
 }
+#define open_counted(...) FROM_TEST(open_counted(__VA_ARGS__))
 
 static void close_counted(counted_benchmark *b) {
     kin_throughput_benchmark_close(b->rates);
@@ -199,6 +205,7 @@ static uint64_t spread_of_weights(kin_throughput_benchmark *rates, int i_step) {
     ok(kin_throughput_benchmark_step(rates, i_step, &(kin_benchmark_options){.least_s = 0.2}, &facts, &err), &err);
     return highest_weight - lowest_weight;
 }
+#define spread_of_weights(...) FROM_TEST(spread_of_weights(__VA_ARGS__))
 
 static void each_run_reads_other_weights_unless_they_are_to_be_in_the_cache(void **state) {
     (void)state;
@@ -288,6 +295,7 @@ static int count_files(const char *dir) {
     closedir(d);
     return n;
 }
+#define count_files(...) FROM_TEST(count_files(__VA_ARGS__))
 
 static void a_disk_is_measured_and_left_as_it_was(void **state) {
     (void)state;
@@ -331,6 +339,7 @@ static void a_quota_is_none_or_a_number_with_a_period(void **state) {
 static void near(double value, double expected, double relative) {
     if (fabs(value - expected) > relative * fabs(expected)) fail_msg("%.17g instead of %.17g", value, expected);
 }
+#define near(...) FROM_TEST(near(__VA_ARGS__))
 
 static void a_dense_model_asks_for_what_its_shape_says(void **state) {
     (void)state;

@@ -1,5 +1,6 @@
 // Prompts of chats (serve/prompt.h): a client's strings stay plain text, wherever a template prints them.
 #include "tests/demo_model.h"
+#include "tests/place.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -30,6 +31,7 @@ static kin_prompter *open_prompter(const char *source) {
     if (kin_prompter_open(&p, &demo.session, source, &err) != 0) fail_msg("%s", err.text);
     return p;
 }
+#define open_prompter(...) FROM_TEST(open_prompter(__VA_ARGS__))
 
 static kin_request request_of(const char *body) {
     static const kin_request_defaults defaults = {.n_predict = -1};
@@ -41,6 +43,7 @@ static kin_request request_of(const char *body) {
     if (kin_request_from_chat(&r, json, &defaults, &err) != 0) fail_msg("%s: %s", err.message, body);
     return r;
 }
+#define request_of(...) FROM_TEST(request_of(__VA_ARGS__))
 
 static int32_t *encode(const kin_prompter *p, const char *body, int *n) {
     kin_request r = request_of(body);
@@ -53,6 +56,7 @@ static int32_t *encode(const kin_prompter *p, const char *body, int *n) {
     kin_request_fini(&r);
     return ids;
 }
+#define encode(...) FROM_TEST(encode(__VA_ARGS__))
 
 static int count_control(const kin_prompter *p, const char *body) {
     int n, n_control = 0;
@@ -61,6 +65,7 @@ static int count_control(const kin_prompter *p, const char *body) {
     free(ids);
     return n_control;
 }
+#define count_control(...) FROM_TEST(count_control(__VA_ARGS__))
 
 // Returns a request with every kind of string, with `text` in field `i`; NULL if i is past the last field.
 static char *body_with(int i, const char *text) {
@@ -107,6 +112,7 @@ static void check_every_string(const char *source) {
     free(harmless);
     kin_prompter_close(p);
 }
+#define check_every_string(...) FROM_TEST(check_every_string(__VA_ARGS__))
 
 static void no_string_of_a_request_becomes_control_tokens(void **state) {
     (void)state;

@@ -12,6 +12,7 @@
 #include "base/bytes.h"
 #include "pure/proto/message.h"
 #include "tests/golden_frames.h"
+#include "tests/place.h"
 
 // The golden messages
 
@@ -320,6 +321,7 @@ static void expect_refused(kin_frame_type type, const uint8_t *payload, size_t n
     if (!strstr(err.text, sentence)) fail_msg("expected: %s\ngot:      %s", sentence, err.text);
     assert_int_equal(kin_proto_decode(type, payload, n, &m, NULL), KIN_FAIL);
 }
+#define expect_refused(...) FROM_TEST(expect_refused(__VA_ARGS__))
 
 static void a_payload_cut_anywhere_is_refused(void **state) {
     (void)state;
@@ -365,6 +367,7 @@ static void expect_lies_refused(const lie *lies, size_t n) {
         free(b.memory);
     }
 }
+#define expect_lies_refused(...) FROM_TEST(expect_lies_refused(__VA_ARGS__))
 
 static void lies_of_a_device_are_refused_with_a_sentence(void **state) {
     (void)state;
@@ -636,6 +639,7 @@ static void expect_message_refused(const kin_proto_message *m, const char *sente
     expect_refused(m->type, b.at + KIN_FRAME_HEADER, b.n - KIN_FRAME_HEADER, sentence);
     free(b.memory);
 }
+#define expect_message_refused(...) FROM_TEST(expect_message_refused(__VA_ARGS__))
 
 static void a_device_must_listen(void **state) {
     (void)state;
@@ -728,6 +732,7 @@ static void expect_fits(const kin_proto_message *m) {
     if (kin_proto_decode(m->type, b.at + KIN_FRAME_HEADER, n - KIN_FRAME_HEADER, &again, &err) != 0) fail_msg("%s", err.text);
     free(b.memory);
 }
+#define expect_fits(...) FROM_TEST(expect_fits(__VA_ARGS__))
 
 static void the_largest_messages_fit_their_caps(void **state) {
     (void)state;

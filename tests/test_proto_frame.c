@@ -14,6 +14,7 @@
 #include "pure/proto/activations.h"
 #include "pure/proto/frame.h"
 #include "pure/proto/label.h"
+#include "tests/place.h"
 
 // Frames
 
@@ -54,6 +55,7 @@ static void expect_malformed(const uint8_t *bytes, size_t n, const char *sentenc
     assert_int_equal(kin_frame_decode(bytes, n, &frame, &err), KIN_FAIL);
     assert_string_equal(err.text, sentence);
 }
+#define expect_malformed(...) FROM_TEST(expect_malformed(__VA_ARGS__))
 
 static void a_stray_byte_is_malformed_at_once(void **state) {
     (void)state;

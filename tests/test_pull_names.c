@@ -13,6 +13,7 @@
 #include "pure/pull/model_ref.h"
 #include "pure/pull/rate_floor.h"
 #include "pure/pull/variants.h"
+#include "tests/place.h"
 
 static kin_err err;
 
@@ -24,6 +25,7 @@ static void expect_ref_at(int line, const char *text, const char *whole, const c
     assert_string_equal(kin_model_ref_format(&ref, got, sizeof got), whole);
     assert_string_equal(kin_model_ref_base(&ref, got, sizeof got), base);
 }
+#define expect_ref_at(...) FROM_TEST(expect_ref_at(__VA_ARGS__))
 #define expect_ref(text, whole, base) expect_ref_at(__LINE__, text, whole, base)
 
 static void names_of_all_forms_are_understood(void **state) {
@@ -121,6 +123,7 @@ static void add_file(kin_repo *repo, const char *path, uint64_t size) {
     strcpy(f.path, path);
     assert_int_equal(kin_repo_add(repo, &f, &err), 0);
 }
+#define add_file(...) FROM_TEST(add_file(__VA_ARGS__))
 
 static void files_are_grouped_into_variants(void **state) {
     kin_repo repo = {0};

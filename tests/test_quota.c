@@ -17,6 +17,7 @@
 #include "sys/memory.h"
 #include "sys/quota.h"
 #include "sys/whole_file.h"
+#include "tests/place.h"
 
 #define V1 "cgroup /sys/fs/cgroup/cpu,cpuacct cgroup rw,nosuid,relatime,cpu,cpuacct 0 0\n"
 #define V2 "cgroup2 /sys/fs/cgroup cgroup2 rw,nosuid,relatime 0 0\n"
@@ -34,6 +35,7 @@ static void put(const tree *t, const char *path, const char *text) {
     *strrchr(folder, '/') = '\0';
     if (kin_folder_make(folder, &err) != 0 || kin_whole_file_write(full, text, strlen(text), &err) != 0) fail_msg("%s", err.text);
 }
+#define put(...) FROM_TEST(put(__VA_ARGS__))
 
 static tree make_tree(const char *mounts, const char *groups) {
     tree t = {"/tmp/kin-test-quota-XXXXXX"};
@@ -42,18 +44,21 @@ static tree make_tree(const char *mounts, const char *groups) {
     put(&t, "/proc/self/cgroup", groups);
     return t;
 }
+#define make_tree(...) FROM_TEST(make_tree(__VA_ARGS__))
 
 static void remove_tree(const tree *t) {
     char command[128];
     snprintf(command, sizeof command, "rm -rf %s", t->root);
     assert_int_equal(system(command), 0);
 }
+#define remove_tree(...) FROM_TEST(remove_tree(__VA_ARGS__))
 
 static kin_quota read_and_remove(const tree *t) {
     kin_quota q = kin_quota_read_below(t->root);
     remove_tree(t);
     return q;
 }
+#define read_and_remove(...) FROM_TEST(read_and_remove(__VA_ARGS__))
 
 static void without_limits_there_is_no_quota(void **state) {
     (void)state;

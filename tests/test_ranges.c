@@ -17,6 +17,7 @@
 #include "model/store.h"
 #include "sys/whole_file.h"
 #include "testkit/model_gen.h"
+#include "tests/place.h"
 
 enum { CHUNK = 16 << 10, N_PARTS = 3 };
 
@@ -57,6 +58,7 @@ static kin_gguf *open_gguf(const char *path) {
     if (kin_gguf_open(&gguf, path, &err) != 0) fail_msg("%s", err.text);
     return gguf;
 }
+#define open_gguf(...) FROM_TEST(open_gguf(__VA_ARGS__))
 
 typedef struct listed {
     kin_range *ranges;
@@ -69,6 +71,7 @@ static listed list(const kin_gguf *gguf, kin_ranges_wanted wanted) {
     if (kin_ranges_list(gguf, &wanted, &l.ranges, &l.n, &err) != 0) fail_msg("%s", err.text);
     return l;
 }
+#define list(...) FROM_TEST(list(__VA_ARGS__))
 
 static bool covers(const listed *l, int i_file, uint64_t begin, uint64_t end) {
     for (size_t i = 0; i < l->n; i++) {
@@ -83,6 +86,7 @@ static bool covers_tensor(const listed *l, const kin_gguf *gguf, const char *nam
     assert_non_null(t);
     return covers(l, t->i_file, t->offset, t->offset + t->n_bytes);
 }
+#define covers_tensor(...) FROM_TEST(covers_tensor(__VA_ARGS__))
 
 // Expects exactly the tensors of the wanted layers, and those that the flags name.
 static void expect_tensors(const kin_gguf *gguf, const listed *l, const kin_ranges_wanted *w) {
@@ -102,6 +106,7 @@ static void expect_tensors(const kin_gguf *gguf, const listed *l, const kin_rang
     uint64_t listed_bytes = kin_ranges_bytes(l->ranges, l->n);
     assert_in_range(listed_bytes, sum, sum + 32 * kin_gguf_n_tensors(gguf)); // only padding, at most 32 bytes per tensor
 }
+#define expect_tensors(...) FROM_TEST(expect_tensors(__VA_ARGS__))
 
 static void layers_bring_their_tensors_and_no_others(void **state) {
     fixture *f = *state;
@@ -251,6 +256,7 @@ static kin_manifest manifest_of(const char *const *paths, int n) {
     if (kin_manifest_make(&m, paths, n, &o, &err) != 0) fail_msg("%s", err.text);
     return m;
 }
+#define manifest_of(...) FROM_TEST(manifest_of(__VA_ARGS__))
 
 static void chunks_are_each_listed_once_in_the_order_of_need(void **state) {
     fixture *f = *state;
@@ -357,6 +363,7 @@ static void run_on_parts(const fixture *f, const char *const *paths, int n_files
     kin_store_close(head);
     kin_manifest_fini(&m);
 }
+#define run_on_parts(...) FROM_TEST(run_on_parts(__VA_ARGS__))
 
 static void a_sparse_copy_opens_as_the_model_and_has_its_layers(void **state) {
     fixture *f = *state;

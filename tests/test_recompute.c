@@ -21,6 +21,7 @@
 #include "engine/border_log.h"
 #include "engine/shard.h"
 #include "testkit/model_gen.h"
+#include "tests/place.h"
 
 enum { N_LAYER = 5, N_EMBD = 256, N_PAGES = 3, N_TOKENS = N_PAGES * KIN_KV_CELLS, N_CTX = 320, N_BATCH = 50, SEQ = 2 };
 
@@ -81,6 +82,7 @@ static kin_shard *open_shard(int layer_begin, int layer_end, kin_stream_mode mod
     if (kin_shard_open(&s, &model, &devices, &o, &err) != 0) fail_msg("%s", err.text);
     return s;
 }
+#define open_shard(...) FROM_TEST(open_shard(__VA_ARGS__))
 
 // Runs n tokens from position `pos` on, in steps of at most n_step. x: f32 [n, n_embd], in place
 static void run(kin_shard *s, int pos, int n, int n_step, float *x) {
@@ -99,6 +101,7 @@ static void run(kin_shard *s, int pos, int n, int n_step, float *x) {
         kin_shard_end(s, number, true);
     }
 }
+#define run(...) FROM_TEST(run(__VA_ARGS__))
 
 static kin_page_request request_of(bool loads, int first, int n) {
     kin_page_request r = {.loads = loads, .recomputes = loads, .seq = SEQ, .first = first, .n = n};
@@ -113,6 +116,7 @@ static int ask(kin_shard *s, const kin_page_request *r) {
     if (n < 0) fail_msg("%s", err.text);
     return n;
 }
+#define ask(...) FROM_TEST(ask(__VA_ARGS__))
 
 // Rounds rows as sending them over a hop does. x: f32 [n, N_EMBD], in place
 static void send(float *x, int n) {
@@ -140,6 +144,7 @@ static void compute_in_two(float *x) {
     kin_shard_close(a);
     kin_shard_close(b);
 }
+#define compute_in_two(...) FROM_TEST(compute_in_two(__VA_ARGS__))
 
 static void lost_layers_have_the_bits_that_they_had(void **state) {
     (void)state;
@@ -317,6 +322,7 @@ static kin_border_log *open_log(int n_embd) {
     if (kin_border_log_open(&log, &rows, &disk, variant, &err) != 0) fail_msg("%s", err.text);
     return log;
 }
+#define open_log(...) FROM_TEST(open_log(__VA_ARGS__))
 
 // Adds n rows of a block from its cell `at` on, each with the value `value` + cell.
 static void add(kin_border_log *log, int block, int at, int n, float value) {
@@ -338,6 +344,7 @@ static bool has(kin_border_log *log, int block, float value, int from, float val
     for (int i = 0; i < KIN_KV_CELLS; i++) assert_true(rows[i] == (i < from ? value : value_from) + (float)i);
     return true;
 }
+#define has(...) FROM_TEST(has(__VA_ARGS__))
 
 static void a_block_is_kept_when_all_its_rows_are_known(void **state) {
     (void)state;

@@ -20,6 +20,7 @@
 #include "testkit/ref/forward.h"
 #include "testkit/ref_load.h"
 #include "tests/null_malloc.h"
+#include "tests/place.h"
 
 #define GOLDEN_DIR KIN_SOURCE_DIR "/../shared/golden"
 #define GOLDEN_ERROR_MAX 1e-5 // relative L2 of a row; 5e-7 measured. The rule for this engine is 1e-4.
@@ -40,6 +41,7 @@ static void step(kin_ref_session *session, const kin_ref_model *model, int token
     assert_int_equal(kin_ref_session_run(session, 0, model->n_layer, pos, x), 0);
     assert_int_equal(kin_ref_session_output(session, x, logits), 0);
 }
+#define step(...) FROM_TEST(step(__VA_ARGS__))
 
 // Feeds the ids, comparing each one's logits with the next row of `exact`. Returns the largest relative error.
 static double largest_error(const kin_ref_model *model, char *ids, FILE *exact) {
@@ -85,6 +87,7 @@ static void check_golden(const char *name, char *ids) {
     kin_ref_unload(&model);
     kin_gguf_close(gguf);
 }
+#define check_golden(...) FROM_TEST(check_golden(__VA_ARGS__))
 
 // golden.tsv: name, n_vocab, prompt, greedy, ...; the ids are those of the prompt, then the greedy ones.
 static void golden_models_give_the_exact_logits(void **state) {
@@ -136,6 +139,7 @@ static void assert_dequant_equals_ggmls(int type, const uint8_t *row, int n) {
         memcpy(want, row, (size_t)n * sizeof *want); // F32 has no conversion
     for (int i = 0; i < n; i += kin_ref_block_n(type)) assert_block_near(got + i, want + i, kin_ref_block_n(type));
 }
+#define assert_dequant_equals_ggmls(...) FROM_TEST(assert_dequant_equals_ggmls(__VA_ARGS__))
 
 static void dequantized_rows_equal_ggmls(void **state) {
     (void)state;
@@ -195,6 +199,7 @@ static void ggml_rope_head(ggml_backend_t backend, const kin_ref_rope *rope, con
     ggml_backend_buffer_free(buffer);
     ggml_free(ctx);
 }
+#define ggml_rope_head(...) FROM_TEST(ggml_rope_head(__VA_ARGS__))
 
 static void rope_equals_ggmls(void **state) {
     (void)state;
@@ -249,6 +254,7 @@ static kin_ref_tensor toy_tensor(toy *t, int n_mats, int n_rows, int n_cols, flo
     for (size_t i = 0; i < n; i++) data[i] = middle + scale * random_float(&t->seed);
     return (kin_ref_tensor){(const uint8_t *)data, n * sizeof(float), KIN_REF_F32, n_mats, n_rows, n_cols};
 }
+#define toy_tensor(...) FROM_TEST(toy_tensor(__VA_ARGS__))
 
 static void toy_layer(toy *t, kin_ref_layer *w) {
     w->attn_norm = toy_tensor(t, 1, 1, EMBD, 1, 0.2f);
@@ -267,6 +273,7 @@ static void toy_layer(toy *t, kin_ref_layer *w) {
     w->ffn_up = toy_tensor(t, EXPERTS, FF, EMBD, 0, 0.3f);
     w->ffn_down = toy_tensor(t, EXPERTS, EMBD, FF, 0, 0.3f);
 }
+#define toy_layer(...) FROM_TEST(toy_layer(__VA_ARGS__))
 
 static int toy_setup(void **state) {
     toy *t = calloc(1, sizeof *t);
@@ -305,6 +312,7 @@ static kin_ref_session *open_all(const kin_ref_model *model) {
     assert_non_null(session);
     return session;
 }
+#define open_all(...) FROM_TEST(open_all(__VA_ARGS__))
 
 // Computes the logits of every token of a sequence. tokens: (n), logits: (n, VOCAB)
 static void run_sequence(const kin_ref_model *model, const int *tokens, int n, float *logits) {
@@ -313,6 +321,7 @@ static void run_sequence(const kin_ref_model *model, const int *tokens, int n, f
     for (int i = 0; i < n; i++) step(session, model, tokens[i], i, x, logits + i * VOCAB);
     kin_ref_session_close(session);
 }
+#define run_sequence(...) FROM_TEST(run_sequence(__VA_ARGS__))
 
 static const int tokens_a[] = {1, 5, 9, 5, 60, 2, 2, 33};
 enum { N_A = COUNT(tokens_a) };
@@ -492,6 +501,7 @@ static void assert_refused(const toy *t, const char *name) {
     assert_string_equal(wrong, name);
     assert_null(kin_ref_session_open(&t->model, 0, LAYERS, CTX));
 }
+#define assert_refused(...) FROM_TEST(assert_refused(__VA_ARGS__))
 
 static void wrong_models_are_refused_by_name(void **state) {
     toy *t = *state;
@@ -569,6 +579,7 @@ static int load_file(const char *architecture, const char *scaling, const char *
     free(bytes);
     return rc;
 }
+#define load_file(...) FROM_TEST(load_file(__VA_ARGS__))
 
 static void loader_refuses_what_it_would_compute_wrongly(void **state) {
     (void)state;

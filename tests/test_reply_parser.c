@@ -12,6 +12,7 @@
 
 #include "pure/chat/reply_parser.h"
 #include "pure/text/json.h"
+#include "tests/place.h"
 
 static kin_str str(const char *text) {
     return (kin_str){text, strlen(text)};
@@ -133,16 +134,19 @@ static void expect_end(const kin_reply_options *options, bool is_cut, const char
 static void expect_with(const kin_reply_options *options, const char *reply, const char *expected) {
     expect_end(options, false, reply, expected);
 }
+#define expect_with(...) FROM_TEST(expect_with(__VA_ARGS__))
 
 static void expect_cut(kin_chat_known format, const char *reply, const char *expected) {
     kin_reply_options options = options_of(format);
     expect_end(&options, true, reply, expected);
 }
+#define expect_cut(...) FROM_TEST(expect_cut(__VA_ARGS__))
 
 static void expect(kin_chat_known format, const char *reply, const char *expected) {
     kin_reply_options options = options_of(format);
     expect_with(&options, reply, expected);
 }
+#define expect(...) FROM_TEST(expect(__VA_ARGS__))
 
 // ---- text and reasoning
 
@@ -342,6 +346,7 @@ static size_t n_events_of(kin_reply_parser *p, const char *text, const kin_reply
     assert_int_equal(kin_reply_parser_push(p, text, strlen(text), events, &n), 0);
     return (size_t)n;
 }
+#define n_events_of(...) FROM_TEST(n_events_of(__VA_ARGS__))
 
 static void nothing_is_held_back_that_is_decided(void **state) {
     (void)state;

@@ -13,6 +13,7 @@
 #include <string.h>
 
 #include "serve/request/request.h"
+#include "tests/place.h"
 
 typedef int parse_request(kin_request *out, json_t *body, const kin_request_defaults *defaults, kin_api_error *err);
 
@@ -38,6 +39,7 @@ static int parse(parse_request *parser, kin_request *out, const char *body, kin_
     kin_request_defaults defaults = make_defaults();
     return parser(out, parse_json(body), &defaults, err);
 }
+#define parse(...) FROM_TEST(parse(__VA_ARGS__))
 
 // ---- a request as JSON
 
@@ -181,6 +183,7 @@ static void check_one(parse_request *parser, const char *smallest, const good *g
     kin_request_fini(&plain);
     kin_request_fini(&request);
 }
+#define check_one(...) FROM_TEST(check_one(__VA_ARGS__))
 
 #define check_all(parser, smallest, table)                                                                                       \
     for (size_t i_ = 0; i_ < sizeof(table) / sizeof(table)[0]; i_++) check_one(parser, smallest, &(table)[i_])
@@ -631,6 +634,7 @@ static void expect_number(const char *text, double expected) {
     assert_true(json_number_value(json_object_get(json, "huge")) == 99999999999999999999.0);
     json_decref(json);
 }
+#define expect_number(...) FROM_TEST(expect_number(__VA_ARGS__))
 
 static void integers_beyond_63_bits_are_numbers(void **state) {
     (void)state;

@@ -8,6 +8,7 @@
 
 #include "serve/apis/responses/responses.h"
 #include "tests/api_case.h"
+#include "tests/place.h"
 
 // Removes the fields that a response repeats, which have their own tests, and the fields that are the same in all bodies.
 static int translate(json_t **out, const json_t *body, kin_api_error *err) {
@@ -21,10 +22,12 @@ static int translate(json_t **out, const json_t *body, kin_api_error *err) {
 static void expect(const char *body, const char *chat) {
     expect_chat(translate, body, chat);
 }
+#define expect(...) FROM_TEST(expect(__VA_ARGS__))
 
 static void refuse(const char *body, int status, const char *param, const char *words) {
     expect_refused(translate, body, status, param, words);
 }
+#define refuse(...) FROM_TEST(refuse(__VA_ARGS__))
 
 static void expect_messages(const char *input, const char *messages) {
     char body[2048], chat[2048];
@@ -32,6 +35,7 @@ static void expect_messages(const char *input, const char *messages) {
     snprintf(chat, sizeof chat, "{'messages':%s}", messages);
     expect(body, chat);
 }
+#define expect_messages(...) FROM_TEST(expect_messages(__VA_ARGS__))
 
 #define HI "'messages':[{'role':'user','content':'Hi'}]"
 
@@ -165,6 +169,7 @@ static void begin(written *w, bool stream) {
     assert_int_equal(w->format->open(&w->writer, &w->context, &err), 0);
     w->format->start(w->writer, &w->out);
 }
+#define begin(...) FROM_TEST(begin(__VA_ARGS__))
 
 // Compares the events with the wanted ones, which have no sequence numbers: the events' numbers must count from 0.
 static void expect_sequence(written *w, const char *want) {
@@ -177,6 +182,7 @@ static void expect_sequence(written *w, const char *want) {
     expect_json(events, want);
     drop_writing(w);
 }
+#define expect_sequence(...) FROM_TEST(expect_sequence(__VA_ARGS__))
 
 #define REASONING_ITEM(status, content)                                                                                          \
     "{'id':'rs_ID0','type':'reasoning','status':'" status "','summary':[],'content':[" content "]}"
@@ -412,6 +418,7 @@ static json_t *built_from(json_t *events) {
     }
     return output;
 }
+#define built_from(...) FROM_TEST(built_from(__VA_ARGS__))
 
 static void a_stream_builds_the_document(void **state) {
     (void)state;

@@ -15,6 +15,7 @@
 #include "testkit/head_eval.h"
 #include "testkit/model_gen.h"
 #include "testkit/thread_ring.h"
+#include "tests/place.h"
 
 enum { N_VOCAB = 300, N_LAYER = 12, N_IDS = 40, N_MADE = 8, CHUNK = 8, N_ROWS = N_IDS + N_MADE };
 
@@ -58,6 +59,7 @@ static void run(kin_thread_ring *ring, float *logits) {
         if (kin_head_eval(head, 0, N_IDS + i, &id, 1, row, 1, &err) != 0) fail_msg("%s", err.text);
     }
 }
+#define run(...) FROM_TEST(run(__VA_ARGS__))
 
 static kin_thread_ring *open_ring(int n, const kin_layer_share *shares) {
     kin_thread_ring_options o = {.n_members = n, .n_batch = 16, .n_chunk = CHUNK, .n_ctx = 128, .n_steps = 4};
@@ -67,6 +69,7 @@ static kin_thread_ring *open_ring(int n, const kin_layer_share *shares) {
     if (kin_thread_ring_open(&ring, model_path, &o, &err) != 0) fail_msg("%s", err.text);
     return ring;
 }
+#define open_ring(...) FROM_TEST(open_ring(__VA_ARGS__))
 
 static void expect_same_bits(int n, const kin_layer_share *shares, int n_rounds) {
     static float got[N_ROWS * N_VOCAB];
@@ -79,6 +82,7 @@ static void expect_same_bits(int n, const kin_layer_share *shares, int n_rounds)
     }
     kin_thread_ring_close(ring);
 }
+#define expect_same_bits(...) FROM_TEST(expect_same_bits(__VA_ARGS__))
 
 static void one_machine(void **state) {
     (void)state;
@@ -146,6 +150,7 @@ static void check_wire(kin_activation_type type, double bound) {
     print_message("relative L2 of rounded activations: %g\n", sqrt(diff / sum));
     assert_true(diff > 0 && sqrt(diff / sum) < bound); // quantized weights round activations to 8 bits: small changes grow
 }
+#define check_wire(...) FROM_TEST(check_wire(__VA_ARGS__))
 
 static void f16_on_the_wire_stays_close(void **state) {
     (void)state;

@@ -17,6 +17,7 @@
 #include "testkit/golden.h"
 #include "testkit/head_eval.h"
 #include "testkit/thread_ring.h"
+#include "tests/place.h"
 
 #define GOLDEN_DIR KIN_SOURCE_DIR "/../shared/golden"
 #define DEMO KIN_SOURCE_DIR "/assets/demo.gguf"
@@ -58,6 +59,7 @@ static run run_ring(const char *path, const int32_t *prompt, int n_prompt, int n
     kin_thread_ring_close(ring);
     return r;
 }
+#define run_ring(...) FROM_TEST(run_ring(__VA_ARGS__))
 
 static int layers_of(const char *path) {
     kin_model model;
@@ -67,6 +69,7 @@ static int layers_of(const char *path) {
     kin_model_close(&model);
     return n;
 }
+#define layers_of(...) FROM_TEST(layers_of(__VA_ARGS__))
 
 static void expect_bits(const char *path, const int32_t *prompt, int n_prompt, int n_vocab) {
     int n_layer = layers_of(path);
@@ -80,6 +83,7 @@ static void expect_bits(const char *path, const int32_t *prompt, int n_prompt, i
     }
     free(want.logits);
 }
+#define expect_bits(...) FROM_TEST(expect_bits(__VA_ARGS__))
 
 // only: the beginning of the names of the models meant; NULL: all
 static void expect_bits_of(const char *dir, const char *only) {
@@ -95,6 +99,7 @@ static void expect_bits_of(const char *dir, const char *only) {
         print_message("             %s\n", models[i].name);
     }
 }
+#define expect_bits_of(...) FROM_TEST(expect_bits_of(__VA_ARGS__))
 
 static void golden_models_give_the_bits_of_one_machine(void **state) {
     (void)state;
@@ -121,6 +126,7 @@ static int n_vocab_of(const char *path) {
     kin_model_close(&model);
     return n;
 }
+#define n_vocab_of(...) FROM_TEST(n_vocab_of(__VA_ARGS__))
 
 static void the_demo_model_gives_the_bits_of_one_machine(void **state) {
     (void)state;

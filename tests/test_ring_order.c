@@ -8,6 +8,7 @@
 
 #include "pure/plan/ring_order.h"
 #include "testkit/equal_devices.h"
+#include "tests/place.h"
 
 enum { N = 4, GONE = -1 };
 
@@ -35,6 +36,7 @@ static void becomes(kin_plan before, kin_plan plan, const int *devices) {
     for (int s = 1; s < kept.n_stops; s++) assert_int_equal(kept.stops[s].device, devices[s - 1]);
     assert_memory_equal(kept.shares, plan.shares, sizeof kept.shares);
 }
+#define becomes(...) FROM_TEST(becomes(__VA_ARGS__))
 
 static void a_device_that_comes_gets_the_place_of_a_gone_one(void **state) {
     (void)state;

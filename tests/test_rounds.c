@@ -8,6 +8,7 @@
 
 #include "base/rng.h"
 #include "pure/plan/plan.h"
+#include "tests/place.h"
 
 // Makes a plan with these windows, in the order in which they compute: the head comes last.
 static kin_plan plan_of(const kin_layer_share *windows, int n) {
@@ -33,6 +34,7 @@ static int lay_out(const kin_layer_share *windows, int n, int n_layer, kin_windo
     }
     return plan.n_rounds;
 }
+#define lay_out(...) FROM_TEST(lay_out(__VA_ARGS__))
 
 static void expect_window(const kin_windows *m, int i, int begin, int end, int gpu) {
     assert_true(i < m->n);
@@ -40,6 +42,7 @@ static void expect_window(const kin_windows *m, int i, int begin, int end, int g
     assert_int_equal(m->at[i].layer_end, end);
     assert_int_equal(m->at[i].n_gpu_layers, gpu);
 }
+#define expect_window(...) FROM_TEST(expect_window(__VA_ARGS__))
 
 static void equal_windows_alternate(void **state) {
     (void)state;

@@ -20,6 +20,7 @@
 #include "serve/refuse.h"
 #include "serve/router.h"
 #include "testkit/silent_console.h"
+#include "tests/place.h"
 
 enum { A, B, C, N_MODELS, MAX_CLIENTS = 32, HANG_S = 60 };
 
@@ -137,6 +138,7 @@ static void open_context(context *w, int n_max, int max_waiting, bool has_first)
         .loop = &w->loop, .shared.huge = &w->huge, .n_max = n_max, .max_waiting = max_waiting, .begin = begin, .user = w};
     assert_int_equal(kin_router_open(&w->router, &o, &w->host), 0);
 }
+#define open_context(...) FROM_TEST(open_context(__VA_ARGS__))
 
 // Ends the server: connections first, then the loop.
 static void close_context(context *w) {
@@ -151,6 +153,7 @@ static void close_context(context *w) {
     kin_router_fini(&w->router);
     assert_int_equal(uv_loop_close(&w->loop), 0);
 }
+#define close_context(...) FROM_TEST(close_context(__VA_ARGS__))
 
 static client *send_text(context *w, const char *text) {
     static const kin_http_socket_ops ops = {send_bytes, count_pending, set_reading, end_socket, end_socket};
@@ -173,12 +176,14 @@ static client *ask(context *w, const char *name) {
     snprintf(text, sizeof text, "GET /x%s%s HTTP/1.1\r\nHost: a\r\n\r\n", name ? "?model=" : "", name ? name : "");
     return send_text(w, text);
 }
+#define ask(...) FROM_TEST(ask(__VA_ARGS__))
 
 static client *post(context *w, const char *body) {
     char text[400];
     snprintf(text, sizeof text, "POST /x HTTP/1.1\r\nHost: a\r\nContent-Length: %zu\r\n\r\n%s", strlen(body), body);
     return send_text(w, text);
 }
+#define post(...) FROM_TEST(post(__VA_ARGS__))
 
 static void disconnect(client *c) {
     kin_http_connection_end(c->c);
@@ -193,6 +198,7 @@ static void finish(client *c) {
     c->model->n_utilities--;
     kin_router_plan(&c->w->router);
 }
+#define finish(...) FROM_TEST(finish(__VA_ARGS__))
 
 static void tick(context *w) {
     kin_router_tick(&w->router, kin_clock_now());
@@ -203,6 +209,7 @@ static void expect_order(const context *w, int model, bool load) {
     assert_int_equal(w->host.ordered, model);
     assert_int_equal(w->host.load, load);
 }
+#define expect_order(...) FROM_TEST(expect_order(__VA_ARGS__))
 
 // The host carries out its order.
 static void obey(context *w) {
@@ -212,6 +219,7 @@ static void obey(context *w) {
     w->host.has_answer = true;
     tick(w);
 }
+#define obey(...) FROM_TEST(obey(__VA_ARGS__))
 
 static void fail_to(context *w, const char *why) {
     assert_true(w->host.has_order && w->host.load);
@@ -221,22 +229,26 @@ static void fail_to(context *w, const char *why) {
     w->host.has_answer = true;
     tick(w);
 }
+#define fail_to(...) FROM_TEST(fail_to(__VA_ARGS__))
 
 static void expect_begun(const context *w, const client *c, int model) {
     assert_ptr_equal(c->model, &w->router.models[model]);
 }
+#define expect_begun(...) FROM_TEST(expect_begun(__VA_ARGS__))
 
 static void expect_waits(const client *c) {
     assert_non_null(c->x);
     assert_null(c->model);
     assert_int_equal(c->got.len, 0);
 }
+#define expect_waits(...) FROM_TEST(expect_waits(__VA_ARGS__))
 
 static void expect_refused(const client *c, const char *status, const char *words) {
     assert_null(c->model);
     assert_non_null(c->got.at);
     if (!strstr(c->got.at, status) || !strstr(c->got.at, words)) fail_msg("no '%s' and '%s' in: %s", status, words, c->got.at);
 }
+#define expect_refused(...) FROM_TEST(expect_refused(__VA_ARGS__))
 
 // Loads the model by a request, and answers that at once.
 static void use(context *w, const char *name) {
@@ -244,6 +256,7 @@ static void use(context *w, const char *name) {
     while (w->host.has_order) obey(w);
     finish(c);
 }
+#define use(...) FROM_TEST(use(__VA_ARGS__))
 
 // ---- which model is in memory
 

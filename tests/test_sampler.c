@@ -17,6 +17,7 @@
 #include "pure/sampling/portable_exp.h"
 #include "pure/sampling/sampler.h"
 #include "testkit/small_vocab.h"
+#include "tests/place.h"
 
 enum { MAX_VOCAB = 1000 };
 
@@ -37,6 +38,7 @@ static kin_sampler *sampler_of(int32_t n_vocab, kin_sampler_options options) {
     assert_string_equal(err.text, "");
     return sampler;
 }
+#define sampler_of(...) FROM_TEST(sampler_of(__VA_ARGS__))
 
 static int32_t sample(kin_sampler *sampler, const float *logits, int32_t n_vocab) {
     float copy[MAX_VOCAB];
@@ -56,6 +58,7 @@ static void count(kin_sampler_options options, const float *logits, int32_t n_vo
     }
     kin_sampler_free(sampler);
 }
+#define count(...) FROM_TEST(count(__VA_ARGS__))
 
 // Returns a bit mask of the ids that can be drawn.
 static unsigned support(kin_sampler_options options, const float *logits, int32_t n_vocab) {
@@ -65,6 +68,7 @@ static unsigned support(kin_sampler_options options, const float *logits, int32_
     for (int32_t id = 0; id < n_vocab; id++) mask |= (unsigned)(counts[id] > 0) << id;
     return mask;
 }
+#define support(...) FROM_TEST(support(__VA_ARGS__))
 
 static int32_t sample_once(kin_sampler_options options, const float *logits, int32_t n_vocab) {
     kin_sampler *sampler = sampler_of(n_vocab, options);
@@ -72,6 +76,7 @@ static int32_t sample_once(kin_sampler_options options, const float *logits, int
     kin_sampler_free(sampler);
     return id;
 }
+#define sample_once(...) FROM_TEST(sample_once(__VA_ARGS__))
 
 // Logits of the probabilities 1/8, 1/2, 1/16, 1/4, 1/16.
 enum { N = 5 };
@@ -437,6 +442,7 @@ static void expect_refused(kin_sampler_options options, const char *sentence) {
     assert_null(sampler);
     assert_string_equal(err.text, sentence);
 }
+#define expect_refused(...) FROM_TEST(expect_refused(__VA_ARGS__))
 
 #define EXPECT_REFUSED(field, value, sentence)                                                                                   \
     do {                                                                                                                         \
@@ -493,6 +499,7 @@ static constrained constrain(const char *gbnf, const char *marker) {
     assert_int_equal(kin_constraint_new(&k.c, k.matcher, (kin_str){marker, strlen(marker)}, NULL), 0);
     return k;
 }
+#define constrain(...) FROM_TEST(constrain(__VA_ARGS__))
 
 static void release(constrained *k) {
     kin_constraint_free(k->c);

@@ -18,6 +18,7 @@
 #include "pure/sampling/sampler.h"
 #include "testkit/model_gen.h"
 #include "testkit/thread_ring.h"
+#include "tests/place.h"
 
 enum { N_VOCAB = 320, N_LAYER = 6, N_CTX = 1024, N_BATCH = 64, MAX_PROMPT = 2100, MAX_MADE = 40, MAX_REQUESTS = 64 };
 
@@ -142,6 +143,7 @@ static context open_context(int n_members, int n_ctx, int n_parallel) {
         fail_msg("%s", err.text);
     return w;
 }
+#define open_context(...) FROM_TEST(open_context(__VA_ARGS__))
 
 static void close_context(context *w) {
     kin_scheduler_close(w->s);
@@ -161,6 +163,7 @@ static void submit(context *w, request *t) {
     kin_err err;
     if (kin_scheduler_submit(w->s, &o, &t->g, &err) != 0) fail_msg("%s", err.text);
 }
+#define submit(...) FROM_TEST(submit(__VA_ARGS__))
 
 static bool step(context *w) {
     bool busy;
@@ -168,6 +171,7 @@ static bool step(context *w) {
     if (kin_scheduler_step(w->s, &busy, &err) != 0) fail_msg("%s", err.text);
     return busy;
 }
+#define step(...) FROM_TEST(step(__VA_ARGS__))
 
 // Runs each sequence alone.
 static void run_alone(const request *requests, request *alone, int n) {
@@ -180,6 +184,7 @@ static void run_alone(const request *requests, request *alone, int n) {
         close_context(&w);
     }
 }
+#define run_alone(...) FROM_TEST(run_alone(__VA_ARGS__))
 
 static void expect_same(const request *a, const request *b) {
     assert_int_equal(a->n_ended, 1);
@@ -188,6 +193,7 @@ static void expect_same(const request *a, const request *b) {
     assert_memory_equal(a->made, b->made, (size_t)a->n_made * sizeof *a->made);
     assert_int_equal(a->logits, b->logits);
 }
+#define expect_same(...) FROM_TEST(expect_same(__VA_ARGS__))
 
 static void expect_all_free(context *w) {
     kin_scheduler_stats t = kin_scheduler_get_stats(w->s);
@@ -198,6 +204,7 @@ static void expect_all_free(context *w) {
     t = kin_scheduler_get_stats(w->s);
     assert_int_equal(t.n_free_blocks, t.n_blocks);
 }
+#define expect_all_free(...) FROM_TEST(expect_all_free(__VA_ARGS__))
 
 // ---- claims
 
@@ -226,6 +233,7 @@ static void run_in_company(const request *requests, const request *alone, int n,
     expect_all_free(&w);
     close_context(&w);
 }
+#define run_in_company(...) FROM_TEST(run_in_company(__VA_ARGS__))
 
 static void in_any_company_a_sequence_is_what_it_is_alone(void **state) {
     (void)state;
@@ -301,6 +309,7 @@ static kin_sampler *open_sampler(const kin_sampler_options *o) {
     if (kin_sampler_new(&sampler, N_VOCAB, o, &err) != 0) fail_msg("%s", err.text);
     return sampler;
 }
+#define open_sampler(...) FROM_TEST(open_sampler(__VA_ARGS__))
 
 // With every stage of the sampler, a seed gives the same output as without drafts: rejected tokens use no random numbers.
 static void a_seed_gives_the_sequence_that_it_gives_without_drafts(void **state) {
@@ -379,6 +388,7 @@ static void run_in_several_steps(void) {
     with_drafts = -1;
     always_ahead = false;
 }
+#define run_in_several_steps(...) FROM_TEST(run_in_several_steps(__VA_ARGS__))
 
 // Several steps of a sequence are in flight, each with one drafted token; they are dropped if it was wrong.
 static void in_several_steps_at_once_a_sequence_is_what_it_is_in_one(void **state) {
@@ -534,6 +544,7 @@ static void run_tagged(context *w, request *t, int tag, int seed, int n_prompt) 
     while (step(w)) continue;
     assert_int_equal(t->how, KIN_GENERATION_DONE);
 }
+#define run_tagged(...) FROM_TEST(run_tagged(__VA_ARGS__))
 
 static void expect_kept(const context *w, int tag, const request *t) {
     int32_t *tokens;
@@ -541,6 +552,7 @@ static void expect_kept(const context *w, int tag, const request *t) {
     if (t) assert_memory_equal(tokens, t->prompt, (size_t)t->n_prompt * sizeof *tokens);
     free(tokens);
 }
+#define expect_kept(...) FROM_TEST(expect_kept(__VA_ARGS__))
 
 // Each sequence has one block of four.
 static void the_prefix_that_was_not_used_for_longest_makes_room(void **state) {
@@ -619,6 +631,7 @@ static void submit_either(context *w, request *t, int i, bool wants_hidden) {
     if (wants_hidden) o.hidden = take_hidden;
     assert_int_equal(kin_scheduler_submit(w->s, &o, &t->g, &err), 0);
 }
+#define submit_either(...) FROM_TEST(submit_either(__VA_ARGS__))
 
 static void sequences_of_both_kinds_share_a_context_that_is_full(void **state) {
     (void)state;

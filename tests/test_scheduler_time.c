@@ -18,6 +18,7 @@
 
 #include "pipeline/scheduler.h"
 #include "pipeline/steps.h"
+#include "tests/place.h"
 
 enum { N_VOCAB = 2, N_CTX = 16384, N_BATCH = 512, MAX_MEMBERS = 8, MAX_PROMPT = 8192, MAX_MADE = 4000, MAX_REQUESTS = 32 };
 enum { WRONG_EVERY = 11, N_DRAFTED = 400 };
@@ -321,6 +322,7 @@ static kin_scheduler *open_scheduler(int n_members, bool has_drafts) {
     if (kin_scheduler_open(&s, &o, &err) != 0 || kin_scheduler_set_head(s, &t.head, &err) != 0) fail_msg("%s", err.text);
     return s;
 }
+#define open_scheduler(...) FROM_TEST(open_scheduler(__VA_ARGS__))
 
 static void say_nothing(void *user, const int32_t *tokens, int n, int most, kin_draft *out) {
     (void)user, (void)tokens, (void)n, (void)most;
@@ -355,6 +357,7 @@ static void submit(kin_scheduler *s, int i, int n_prompt, int n_most) {
                                 .user = x};
     if (kin_scheduler_submit(s, &o, &g, &err) != 0) fail_msg("%s", err.text);
 }
+#define submit(...) FROM_TEST(submit(__VA_ARGS__))
 
 static bool step(kin_scheduler *s) {
     bool busy;
@@ -362,6 +365,7 @@ static bool step(kin_scheduler *s) {
     if (kin_scheduler_step(s, &busy, &err) != 0) fail_msg("%s", err.text);
     return busy;
 }
+#define step(...) FROM_TEST(step(__VA_ARGS__))
 
 // ---- claims
 
@@ -514,6 +518,7 @@ static void expect_good_pieces(const char *what, const request *prompt, int n, i
     if (took_ms > 1.5 * best_ms) fail_msg("%s: %.0f ms where %.0f are possible", what, took_ms, best_ms);
     if (longest_ms > 2 * alone_ms) fail_msg("%s: %.1f ms where %.1f are usual", what, longest_ms, alone_ms);
 }
+#define expect_good_pieces(...) FROM_TEST(expect_good_pieces(__VA_ARGS__))
 
 enum { LONG_PROMPT = 3000 };
 
@@ -521,6 +526,7 @@ static void write_text_0(kin_scheduler *s) {
     submit(s, 0, 20, MAX_MADE);
     while (requests[0].n_made < 20) step(s);
 }
+#define write_text_0(...) FROM_TEST(write_text_0(__VA_ARGS__))
 
 // The scheduler was not told how many steps suit the ring.
 static void pieces_of_a_prompt_suit_an_uneven_ring(void **state) {
@@ -649,6 +655,7 @@ static double draft_text(int n_members, bool works_meanwhile) {
     assert_int_equal(requests[0].n_made, N_DRAFTED);
     return requests[0].made_ms[N_DRAFTED - 1] - requests[0].made_ms[0];
 }
+#define draft_text(...) FROM_TEST(draft_text(__VA_ARGS__))
 
 // With three drafted tokens, for example, and the guess behind them, the next drafts are known in seven of eleven steps.
 static void a_draft_model_goes_on_while_the_ring_computes(void **state) {
@@ -682,6 +689,7 @@ static int n_steps_of_drafts(double row_ms, double compute_ms, int n_allowed) {
     kin_scheduler_close(s);
     return t.head.n_most;
 }
+#define n_steps_of_drafts(...) FROM_TEST(n_steps_of_drafts(__VA_ARGS__))
 
 // One token per step takes 34 ms, and 8.5 with four steps in flight. One step with three drafted tokens takes 46 ms, so 11.5 for
 // each. Where a row takes no time both take 7.5 ms.
@@ -730,6 +738,7 @@ static int n_loaded(double late_ms) {
     kin_scheduler_close(s);
     return (int)(stats.n_loaded_tokens / KIN_KV_CELLS);
 }
+#define n_loaded(...) FROM_TEST(n_loaded(__VA_ARGS__))
 
 // The first request asks for two pages.
 static void pages_may_take_a_quarter_of_a_second_longer_than_computing(void **state) {

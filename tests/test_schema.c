@@ -16,6 +16,7 @@
 #include "pure/grammar/schema.h"
 #include "pure/grammar/schema_number.h"
 #include "pure/text/json.h"
+#include "tests/place.h"
 
 static kin_str str(const char *text) {
     return (kin_str){text, strlen(text)};
@@ -30,6 +31,7 @@ static bool is_match(kin_matcher *m, const char *text) {
     kin_place_fini(&place);
     return ends;
 }
+#define is_match(...) FROM_TEST(is_match(__VA_ARGS__))
 
 static bool takes(kin_grammar *grammar, const char *text) {
     kin_matcher *m;
@@ -38,6 +40,7 @@ static bool takes(kin_grammar *grammar, const char *text) {
     kin_matcher_free(m);
     return result;
 }
+#define takes(...) FROM_TEST(takes(__VA_ARGS__))
 
 static kin_matcher *open_matcher(const char *gbnf, size_t len, kin_grammar **grammar) {
     kin_matcher *m;
@@ -47,6 +50,7 @@ static kin_matcher *open_matcher(const char *gbnf, size_t len, kin_grammar **gra
     assert_int_equal(kin_matcher_new(&m, *grammar, NULL, NULL), 0);
     return m;
 }
+#define open_matcher(...) FROM_TEST(open_matcher(__VA_ARGS__))
 
 // Replaces ' by ".
 static char *quoted(const char *text) {
@@ -57,6 +61,7 @@ static char *quoted(const char *text) {
     }
     return copy;
 }
+#define quoted(...) FROM_TEST(quoted(__VA_ARGS__))
 
 static bool fits(const char *schema_text, const char *document_text) {
     char *schema = quoted(schema_text), *document = quoted(document_text);
@@ -80,6 +85,7 @@ static void assert_all(const char *schema, bool expected, const char *const *doc
         if (fits(schema, *documents) != expected) fail_msg("%s %s %s", *documents, expected ? "does not fit" : "fits", schema);
     }
 }
+#define assert_all(...) FROM_TEST(assert_all(__VA_ARGS__))
 
 static void assert_refused(const char *schema_text, const char *words) {
     char *schema = quoted(schema_text);
@@ -89,6 +95,7 @@ static void assert_refused(const char *schema_text, const char *words) {
     if (!strstr(err.text, words)) fail_msg("'%s' is not in '%s'", words, err.text);
     free(schema);
 }
+#define assert_refused(...) FROM_TEST(assert_refused(__VA_ARGS__))
 
 // ---- JSON
 
@@ -525,6 +532,7 @@ static kin_grammar *compile_within(const char *schema_text, kin_grammar_budget *
     free(schema);
     return grammar;
 }
+#define compile_within(...) FROM_TEST(compile_within(__VA_ARGS__))
 
 static void the_steps_of_one_schema_have_a_limit_however_many_parts_it_has(void **state) {
     (void)state;

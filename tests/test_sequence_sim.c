@@ -32,6 +32,7 @@
 #include "testkit/sim_disks.h"
 #include "testkit/sim_faults.h"
 #include "testkit/sim_model.h"
+#include "tests/place.h"
 
 enum {
     N_SCHEDULES = KIN_SANITIZED ? 250 : 500,
@@ -852,6 +853,7 @@ static void run_schedule(uint64_t seed, bool tells) {
     check_nothing_is_left();
     tear_down();
 }
+#define run_schedule(...) FROM_TEST(run_schedule(__VA_ARGS__))
 
 static void print_totals(uint64_t n) {
     const totals *c = &t.totals;
@@ -901,6 +903,7 @@ static uint64_t count(const uint64_t *counter, bool *flag) {
     if (flag) *flag = false;
     return *counter - before;
 }
+#define count(...) FROM_TEST(count(__VA_ARGS__))
 
 // Tokens are computed instead of loaded after one or two pages have shown that loading is slower.
 static void slow_pages_are_left(void **state) {

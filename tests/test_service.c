@@ -20,6 +20,7 @@
 #include "testkit/ref/forward.h"
 #include "testkit/ref_load.h"
 #include "testkit/silent_console.h"
+#include "tests/place.h"
 
 enum { N_CTX = 2048, MAX_MADE = 24, ENDLESS = N_CTX - 100, N_PROMPT = 40, N_EMBD = 256 };
 
@@ -109,12 +110,14 @@ static void open_context(context *w, int n_parallel, int max_waiting, bool keeps
     assert_int_equal(pthread_create(&w->thread, NULL, run, w), 0);
     while (!kin_service_get_status(w->service).is_up) wait_for_news(w);
 }
+#define open_context(...) FROM_TEST(open_context(__VA_ARGS__))
 
 static void end_run(context *w) {
     kin_service_stop(w->service);
     pthread_join(w->thread, NULL);
     assert_int_equal(w->n_begun, 1);
 }
+#define end_run(...) FROM_TEST(end_run(__VA_ARGS__))
 
 static void close_context(context *w) {
     kin_service_close(w->service);
@@ -135,6 +138,7 @@ static kin_job_options options_of(int i, int n_predict) {
     for (int k = 0; k < N_PROMPT; k++) o.prompt[k] = k < N_PROMPT / 2 ? 300 + k : 300 + (i * 131 + k * k * 7) % 900;
     return o;
 }
+#define options_of(...) FROM_TEST(options_of(__VA_ARGS__))
 
 static void submit(context *w, request *t, int i, int n_predict) {
     kin_job_options o = options_of(i, n_predict);
@@ -144,6 +148,7 @@ static void submit(context *w, request *t, int i, int n_predict) {
     assert_int_equal(kin_job_new(&t->job, &o, &err), 0);
     kin_service_submit(w->service, t->job);
 }
+#define submit(...) FROM_TEST(submit(__VA_ARGS__))
 
 static int take_all(context *w) {
     kin_job_event e;
@@ -163,10 +168,12 @@ static int take_all(context *w) {
     }
     return n_ended;
 }
+#define take_all(...) FROM_TEST(take_all(__VA_ARGS__))
 
 static void wait_for(context *w, int n) {
     while ((n -= take_all(w)) > 0) wait_for_news(w);
 }
+#define wait_for(...) FROM_TEST(wait_for(__VA_ARGS__))
 
 static void wait_until_idle(context *w) {
     kin_service_status status;
@@ -352,6 +359,7 @@ static void submit_embedding(context *w, request *t, int i, int n, kin_pooling p
     assert_int_equal(kin_job_new(&t->job, &o, &err), 0);
     kin_service_submit(w->service, t->job);
 }
+#define submit_embedding(...) FROM_TEST(submit_embedding(__VA_ARGS__))
 
 // The reference engine's hidden states of text i after the output norm, pooled: vectors // [KIN_POOLING_CLS + 1][n_embd]
 static void make_reference(float vectors[][N_EMBD], int i) {
@@ -381,6 +389,7 @@ static void make_reference(float vectors[][N_EMBD], int i) {
     kin_ref_unload(&m);
     kin_gguf_close(gguf);
 }
+#define make_reference(...) FROM_TEST(make_reference(__VA_ARGS__))
 
 static void an_embedding_is_made_of_the_references_hidden_states(void **state) {
     (void)state;

@@ -13,6 +13,7 @@
 
 #include "cluster/session.h"
 #include "testkit/silent_console.h"
+#include "tests/place.h"
 #include "tests/small_cluster.h"
 
 static int plan_nothing(kin_planner *user, const kin_planner_question *question, kin_plan *out, kin_err *err) {
@@ -70,6 +71,7 @@ static uint64_t context_with(const char *allreduce) {
     kin_session_close(&s);
     return context;
 }
+#define context_with(...) FROM_TEST(context_with(__VA_ARGS__))
 
 // Another order of additions changes the last bits of sums, and so of keys and values: the pages need another context.
 static void pages_are_of_one_order_of_sums(void **state) {

@@ -9,6 +9,7 @@
 #include <cmocka.h>
 
 #include "pure/text/settings.h"
+#include "tests/place.h"
 
 static kin_setting settings[KIN_SETTINGS_MAX];
 static int n, line;
@@ -21,6 +22,7 @@ static int parse(const char *from) {
     err.text[0] = '\0';
     return kin_settings_parse(text, settings, &n, &line, &err);
 }
+#define parse(...) FROM_TEST(parse(__VA_ARGS__))
 
 static void expect(int i, const char *section, const char *name, const char *value, int at) {
     assert_string_equal(settings[i].section, section);
@@ -31,6 +33,7 @@ static void expect(int i, const char *section, const char *name, const char *val
         assert_null(settings[i].value);
     assert_int_equal(settings[i].line, at);
 }
+#define expect(...) FROM_TEST(expect(__VA_ARGS__))
 
 static void lines_become_settings_of_their_section(void **state) {
     (void)state;

@@ -19,6 +19,7 @@
 #include "model/model.h"
 #include "pipeline/engine_instance.h"
 #include "testkit/model_gen.h"
+#include "tests/place.h"
 
 enum { N_LAYER = 2, N_TOKENS = 4, N_CTX = 64, N_BATCH = 16, TICKET = 3, N_RANKS = 2 };
 
@@ -38,6 +39,7 @@ typedef struct context {
 static void ok(int rc, const kin_err *err) {
     if (rc != 0) fail_msg("%s", err->text);
 }
+#define ok(...) FROM_TEST(ok(__VA_ARGS__))
 
 static kin_windows all_layers(void) {
     return kin_windows_one(0, N_LAYER, 0);
@@ -64,6 +66,7 @@ static uint32_t fill_parts(context *w) {
     kin_missing_chunks_fini(&missing);
     return n_absent;
 }
+#define fill_parts(...) FROM_TEST(fill_parts(__VA_ARGS__))
 
 static int open_context(void **state) {
     context *w = *state = calloc(1, sizeof *w);
@@ -170,6 +173,7 @@ static void expect_same(context *w, const kin_engine_instance_options *o, kin_sh
     compute(w, o, got, stats);
     assert_memory_equal(got, want, sizeof got);
 }
+#define expect_same(...) FROM_TEST(expect_same(__VA_ARGS__))
 
 // ---- the claims
 

@@ -19,6 +19,7 @@
 #include "model/ranges.h"
 #include "testkit/model_gen.h"
 #include "testkit/sanitized.h"
+#include "tests/place.h"
 
 enum { N_X = 3, N_EMBD = 768, N_FF = 768, MAX_PARTS = 3, MAX_MADE = 16 };
 
@@ -32,6 +33,7 @@ typedef struct context {
 static void ok(int rc, const kin_err *err) {
     if (rc != 0) fail_msg("%s", err->text);
 }
+#define ok(...) FROM_TEST(ok(__VA_ARGS__))
 
 // Generated models, reused because quantizing one takes longer than a test.
 static struct {
@@ -87,6 +89,7 @@ static context open_context(const char *arch, const char *mix, bool repack, bool
     ok(kin_devices_open(&w.devices, &o, &err), &err);
     return w;
 }
+#define open_context(...) FROM_TEST(open_context(__VA_ARGS__))
 
 // Removes the cache's files. Returns how many of them are caches.
 static int empty_cache(const context *w) {
@@ -109,6 +112,7 @@ static void close_context(context *w) {
     empty_cache(w);
     assert_int_equal(rmdir(w->folder), 0);
 }
+#define close_context(...) FROM_TEST(close_context(__VA_ARGS__))
 
 static kin_weights_options options_of(const context *w, const kin_slices *slices) {
     kin_weights_options o = {.windows = kin_windows_one(0, 1, 0), .slices = *slices, .cache_dir = w->cache, .budget = UINT64_MAX};
@@ -194,6 +198,7 @@ static seen pass(const context *w, const kin_slices *slices, bool want_cached) {
     kin_weights_close(weights);
     return s;
 }
+#define pass(...) FROM_TEST(pass(__VA_ARGS__))
 
 // Returns part i of n of every weight that can be split in this dimension.
 static kin_slices part_of(const context *w, kin_slice_dim dim, int i, int n) {
@@ -233,6 +238,7 @@ static void expect_slice(const context *w, const kin_slices *slices, const seen 
         free(want);
     }
 }
+#define expect_slice(...) FROM_TEST(expect_slice(__VA_ARGS__))
 
 // Expects the product with the slice to equal rows [begin, end) of the product with the whole matrix.
 static void expect_rows(const seen *whole, const seen *part, const kin_slices *slices) {
@@ -272,6 +278,7 @@ static void slice_all_ways(const char *arch, const char *mix, bool repack, bool 
     free_seen(&whole);
     close_context(&w);
 }
+#define slice_all_ways(...) FROM_TEST(slice_all_ways(__VA_ARGS__))
 
 static const char *const mixes[] = {"q4_k", "q6_k", "q8_0", "f16"};
 enum { N_MIXES = sizeof mixes / sizeof mixes[0] };
@@ -407,6 +414,7 @@ static void expect_ranges(const context *w, const kin_slices *slices) {
     free(wanted);
     free(got);
 }
+#define expect_ranges(...) FROM_TEST(expect_ranges(__VA_ARGS__))
 
 static void ranges_of_slices_are_their_bytes_and_no_others(void **state) {
     (void)state;

@@ -31,6 +31,7 @@
 #include "testkit/free_port.h"
 #include "testkit/process.h"
 #include "testkit/proxy.h"
+#include "tests/place.h"
 
 enum {
     N_DEVICES = 2,
@@ -139,6 +140,7 @@ static void start_head(soak *s) {
     start(s, &s->head, "desk", arguments, true);
     fcntl(s->head.out, F_SETFL, O_NONBLOCK);
 }
+#define start_head(...) FROM_TEST(start_head(__VA_ARGS__))
 
 static long size_of(const char *path) {
     struct stat st;
@@ -158,6 +160,7 @@ static void start_device(soak *s, int i) {
     s->log_begin[i] = size_of(log);
     start(s, &s->devices[i], names[i], arguments, false);
 }
+#define start_device(...) FROM_TEST(start_device(__VA_ARGS__))
 
 // Fails if a process has ended that was not told to.
 static void expect_alive(soak *s) {
@@ -174,6 +177,7 @@ static void expect_end(soak *s, kin_process *p, int status) {
     if (!WIFEXITED(p->status) || WEXITSTATUS(p->status) != status)
         FAIL(s, "%s: %s, not %d", p->log, kin_process_end(p, end, sizeof end), status);
 }
+#define expect_end(...) FROM_TEST(expect_end(__VA_ARGS__))
 
 static void expect_no_report(soak *s, const char *path) {
     static const char *const words[] = {"Sanitizer", "runtime error:", "assert", "Assertion"};
@@ -187,6 +191,7 @@ static void expect_no_report(soak *s, const char *path) {
     }
     fclose(f);
 }
+#define expect_no_report(...) FROM_TEST(expect_no_report(__VA_ARGS__))
 
 // ---- requests
 
@@ -227,6 +232,7 @@ static void request(soak *s) {
     send_prompt(s, which);
     finish(s, which);
 }
+#define request(...) FROM_TEST(request(__VA_ARGS__))
 
 // ---- strangers
 
@@ -431,6 +437,7 @@ static void suffer(soak *s, int number) {
     request(s);
     print_message(", right again after %.1f s\n", kin_clock_ms(begun, kin_clock_now()) / 1e3);
 }
+#define suffer(...) FROM_TEST(suffer(__VA_ARGS__))
 
 // ---- the test
 
@@ -478,6 +485,7 @@ static void prepare(soak *s) {
         assert_null(strchr(s->want[i], '\n'));
     }
 }
+#define prepare(...) FROM_TEST(prepare(__VA_ARGS__))
 
 static int remove_one(const char *path, const struct stat *st, int kind, struct FTW *at) {
     (void)st, (void)kind, (void)at;

@@ -10,6 +10,7 @@
 
 #include "base/rng.h"
 #include "pure/plan/speculation.h"
+#include "tests/place.h"
 
 // ---- machines: seconds of a step of n rows
 
@@ -128,6 +129,7 @@ static double gain_of(context *w, int n_steps) {
     for (int i = 0; i < n_steps; i++) step(w);
     return w->n_written / w->took_s * w->time_of(w->n_sequences) / w->n_sequences;
 }
+#define gain_of(...) FROM_TEST(gain_of(__VA_ARGS__))
 
 // Returns the best gain for a chain of one text with all figures known.
 static double best_gain_with(double (*time_of)(int n_rows), double chance, double pass_s) {

@@ -16,6 +16,7 @@
 #include "pipeline/scheduler.h"
 #include "testkit/small_models.h"
 #include "testkit/thread_ring.h"
+#include "tests/place.h"
 
 // Two of three layers are recurrent: delta nets, or short convolutions.
 enum {
@@ -130,6 +131,7 @@ static context open_context(int n_members, int n_rounds, int n_ctx, int n_parall
         fail_msg("%s", err.text);
     return w;
 }
+#define open_context(...) FROM_TEST(open_context(__VA_ARGS__))
 
 static void close_context(context *w) {
     kin_scheduler_close(w->s);
@@ -150,12 +152,14 @@ static void submit(context *w, request *t) {
     kin_rng_seed(&t->rng, 3);
     if (kin_scheduler_submit(w->s, &o, &t->g, &err) != 0) fail_msg("%s", err.text);
 }
+#define submit(...) FROM_TEST(submit(__VA_ARGS__))
 
 static void run(context *w) {
     kin_err err;
     for (bool busy = true; busy;)
         if (kin_scheduler_step(w->s, &busy, &err) != 0) fail_msg("%s", err.text);
 }
+#define run(...) FROM_TEST(run(__VA_ARGS__))
 
 static void run_alone(const request *t, request *alone) {
     context w = open_context(1, 1, N_CTX, 1);
@@ -164,6 +168,7 @@ static void run_alone(const request *t, request *alone) {
     run(&w);
     close_context(&w);
 }
+#define run_alone(...) FROM_TEST(run_alone(__VA_ARGS__))
 
 static void expect_same(const request *a, const request *b) {
     assert_int_equal(a->n_ended, 1);
@@ -172,6 +177,7 @@ static void expect_same(const request *a, const request *b) {
     assert_memory_equal(a->made, b->made, (size_t)a->n_made * sizeof *a->made);
     assert_true(a->logits == b->logits);
 }
+#define expect_same(...) FROM_TEST(expect_same(__VA_ARGS__))
 
 // ---- tests
 
@@ -189,6 +195,7 @@ static void check_beside_each_other(int n_members, int n_rounds, int n_ctx) {
     for (int i = 0; i < N_REQUESTS; i++) expect_same(&requests[i], &alone[i]);
     close_context(&w);
 }
+#define check_beside_each_other(...) FROM_TEST(check_beside_each_other(__VA_ARGS__))
 
 static void sequences_beside_each_other_are_those_alone(void **state) {
     (void)state;
@@ -276,6 +283,7 @@ static void append(kin_kv_blocks *b, int32_t seq, int n) {
     for (int i = 0; i < n; i++)
         if (kin_kv_blocks_append(b, seq, kin_kv_blocks_n_tokens(b, seq), &cell, &err) != 0) fail_msg("%s", err.text);
 }
+#define append(...) FROM_TEST(append(__VA_ARGS__))
 
 static int apply(kin_kv_blocks *b, int32_t seq, int32_t from, int32_t n) {
     kin_err err;

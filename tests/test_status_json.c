@@ -12,6 +12,7 @@
 
 #include "observe/status_json.h"
 #include "pure/proto/frame.h"
+#include "tests/place.h"
 
 static kin_member_windows windows_of(int n) {
     kin_member_windows w = {.windows = {.n = n}};
@@ -72,6 +73,7 @@ static kin_status_json *new_report(void) {
     r->head.model_hash.bytes[0] = 0xab;
     return r;
 }
+#define new_report(...) FROM_TEST(new_report(__VA_ARGS__))
 
 static json_t *parse(const kin_status_json *r, size_t n_max) {
     char *text = kin_status_json_write(r, n_max);
@@ -82,18 +84,21 @@ static json_t *parse(const kin_status_json *r, size_t n_max) {
     free(text);
     return root;
 }
+#define parse(...) FROM_TEST(parse(__VA_ARGS__))
 
 static double number(const json_t *o, const char *key) {
     const json_t *value = json_object_get(o, key);
     if (!json_is_number(value)) fail_msg("no number '%s'", key);
     return json_number_value(value);
 }
+#define number(...) FROM_TEST(number(__VA_ARGS__))
 
 static void expect_text(const json_t *o, const char *key, const char *expected) {
     const char *text = json_string_value(json_object_get(o, key));
     if (!text) fail_msg("no text '%s'", key);
     assert_string_equal(text, expected);
 }
+#define expect_text(...) FROM_TEST(expect_text(__VA_ARGS__))
 
 static void the_head_tells_all_of_itself(void **state) {
     (void)state;

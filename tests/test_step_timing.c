@@ -15,6 +15,7 @@
 #include "pipeline/metrics.h"
 #include "pipeline/step_timing.h"
 #include "testkit/head_eval.h"
+#include "tests/place.h"
 #include "tests/small_model.h"
 
 enum { N_ROUNDS = 2, ALL = KIN_STEP_TIMING_KEPT };
@@ -130,10 +131,12 @@ static void open_desk_of(desk *d, int n_rounds, const char *kv_dir) {
     o.kv_disk.dir = kv_dir;
     if (kin_engine_instance_open(&d->instance, &plan, &o, &err) != 0) fail_msg("%s", err.text);
 }
+#define open_desk_of(...) FROM_TEST(open_desk_of(__VA_ARGS__))
 
 static void open_desk(desk *d) {
     open_desk_of(d, N_ROUNDS, NULL);
 }
+#define open_desk(...) FROM_TEST(open_desk(__VA_ARGS__))
 
 static void close_desk(desk *d) {
     kin_engine_instance_close(d->instance);
@@ -162,18 +165,21 @@ static void take(desk *d, kin_message_buffer *buffer) {
     if (kin_worker_handle(kin_engine_instance_worker(d->instance), &buffer, &err) != 0) fail_msg("%s", err.text);
     kin_metrics_end(d->metrics, d->instance);
 }
+#define take(...) FROM_TEST(take(__VA_ARGS__))
 
 static void give_round(desk *d, uint64_t step, int round, int first, int n_tokens) {
     kin_message_buffer *buffer = pack(d, step, round, first, n_tokens, -1);
     take(d, buffer);
     kin_message_pool_give(d->pool, buffer);
 }
+#define give_round(...) FROM_TEST(give_round(__VA_ARGS__))
 
 static void give_step(desk *d, int n_tokens) {
     uint64_t step = ++d->n_steps;
     for (int round = 0; round < N_ROUNDS; round++) give_round(d, step, round, d->n_tokens, n_tokens);
     d->n_tokens += n_tokens;
 }
+#define give_step(...) FROM_TEST(give_step(__VA_ARGS__))
 
 static kin_proto_status status_of(desk *d) {
     bool is_computing;
@@ -286,6 +292,7 @@ static bool keeps_page(desk *d, uint64_t step, uint8_t name) {
     kin_message_pool_give(d->pool, pages);
     return m.n_good == 1;
 }
+#define keeps_page(...) FROM_TEST(keeps_page(__VA_ARGS__))
 
 // A page has 63 tokens, and a waiting step rolls back the last one, which is therefore not computed, unless the waiting step
 // arrives only afterwards.

@@ -17,6 +17,7 @@
 #include "pipeline/remote_ring.h"
 #include "pipeline/stage_executor.h"
 #include "pipeline/steps.h"
+#include "tests/place.h"
 
 enum { N_EMBD = 8, N_BATCH = 4 };
 
@@ -32,6 +33,7 @@ static kin_message_pool *open_pool(int n) {
     for (int i = 0; i < N_BATCH * N_EMBD; i++) x[i] = (float)i / 3;
     return pool;
 }
+#define open_pool(...) FROM_TEST(open_pool(__VA_ARGS__))
 
 static void a_step_arrives_as_it_left(void **state) {
     (void)state;
@@ -112,6 +114,7 @@ static void expect_refused(kin_steps of, const kin_batch *batch, kin_hop hop, co
     kin_message_pool_give(pool, p);
     kin_message_pool_close(pool);
 }
+#define expect_refused(...) FROM_TEST(expect_refused(__VA_ARGS__))
 
 static void numbers_that_are_not_the_rings_are_refused(void **state) {
     (void)state;
@@ -293,6 +296,7 @@ static const char *answer_with(uint64_t step, int round, int n_rows, float value
     kin_message_pool_close(pool);
     return a.reason;
 }
+#define answer_with(...) FROM_TEST(answer_with(__VA_ARGS__))
 
 static void a_head_says_what_the_last_member_sent_wrongly(void **state) {
     (void)state;

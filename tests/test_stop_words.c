@@ -11,6 +11,7 @@
 
 #include "base/rng.h"
 #include "pure/chat/stop_words.h"
+#include "tests/place.h"
 
 enum { MAX_TEXT = 4096 };
 
@@ -38,6 +39,7 @@ static kin_stop_words *open_words(const char *const *words) {
     assert_int_equal(kin_stop_words_new(&stop, all, n, NULL), 0);
     return stop;
 }
+#define open_words(...) FROM_TEST(open_words(__VA_ARGS__))
 
 // Searches the text in pieces of `step` bytes.
 static result search(const char *const *words, const char *text, size_t step) {
@@ -53,6 +55,7 @@ static result search(const char *const *words, const char *text, size_t step) {
     kin_stop_words_free(stop);
     return r;
 }
+#define search(...) FROM_TEST(search(__VA_ARGS__))
 
 static void expect(const char *const *words, const char *text, int found, const char *before) {
     for (size_t step = 1; step <= strlen(text) + 1; step++) {
@@ -62,6 +65,7 @@ static void expect(const char *const *words, const char *text, int found, const 
         assert_memory_equal(r.before, before, r.n_before);
     }
 }
+#define expect(...) FROM_TEST(expect(__VA_ARGS__))
 
 #define WORDS(...) ((const char *const[]){__VA_ARGS__, NULL})
 

@@ -25,6 +25,7 @@
 #include "model/store.h"
 #include "sys/whole_file.h"
 #include "testkit/os.h"
+#include "tests/place.h"
 
 enum { CHUNK = KIN_CHUNK_BYTES_MIN, N_CHUNKS = 200, N_FIRST = 150, TAIL = 77 };
 
@@ -96,6 +97,7 @@ static kin_store *open_store(const fixture *f, kin_store_mode mode) {
     if (kin_store_verify(s, 2, NULL, &err) != 0) fail_msg("%s", err.text);
     return s;
 }
+#define open_store(...) FROM_TEST(open_store(__VA_ARGS__))
 
 static void expect_open_fails(const fixture *f, kin_store_mode mode, const char *words) {
     kin_store *s;
@@ -104,6 +106,7 @@ static void expect_open_fails(const fixture *f, kin_store_mode mode, const char 
     assert_null(s);
     if (!strstr(err.text, words)) fail_msg("'%s' does not say '%s'", err.text, words);
 }
+#define expect_open_fails(...) FROM_TEST(expect_open_fails(__VA_ARGS__))
 
 static kin_store_result put(kin_store *s, uint32_t i_chunk, kin_err *err) {
     chunk_bytes b = bytes_of(i_chunk);
@@ -116,6 +119,7 @@ static void put_well(kin_store *s, uint32_t begin, uint32_t end) {
         if (put(s, i, &err) != KIN_STORE_OK) fail_msg("%s", err.text);
     }
 }
+#define put_well(...) FROM_TEST(put_well(__VA_ARGS__))
 
 // Reads and compares every chunk that the store claims to have. Returns their number.
 static uint32_t count_right(kin_store *s) {
@@ -130,12 +134,14 @@ static uint32_t count_right(kin_store *s) {
     }
     return n;
 }
+#define count_right(...) FROM_TEST(count_right(__VA_ARGS__))
 
 static void fill_store(const fixture *f, uint32_t begin, uint32_t end) {
     kin_store *s = open_store(f, KIN_STORE_FILL);
     put_well(s, begin, end);
     kin_store_close(s);
 }
+#define fill_store(...) FROM_TEST(fill_store(__VA_ARGS__))
 
 static uint32_t count_after_open(const fixture *f) {
     kin_store *s = open_store(f, KIN_STORE_FILL);
@@ -143,6 +149,7 @@ static uint32_t count_after_open(const fixture *f) {
     kin_store_close(s);
     return n;
 }
+#define count_after_open(...) FROM_TEST(count_after_open(__VA_ARGS__))
 
 // ---- writing, reading, reopening
 
@@ -441,6 +448,7 @@ static void change_byte(const fixture *f, off_t at) {
     assert_int_equal(pwrite(fd, "?", 1, at), 1);
     close(fd);
 }
+#define change_byte(...) FROM_TEST(change_byte(__VA_ARGS__))
 
 static void a_chunk_that_changed_in_place_is_fetched_again(void **state) {
     fixture *f = *state;
@@ -482,6 +490,7 @@ static uint32_t count_unverified(const fixture *f, kin_store_mode mode) {
     kin_store_close(s);
     return n;
 }
+#define count_unverified(...) FROM_TEST(count_unverified(__VA_ARGS__))
 
 static void chunks_are_read_again_only_when_the_files_or_the_boot_are_others(void **state) {
     fixture *f = *state;

@@ -22,6 +22,7 @@
 #include "sys/memory.h"
 #include "sys/pages.h"
 #include "testkit/os.h"
+#include "tests/place.h"
 #include "tests/real_madvise.h"
 
 enum {
@@ -126,6 +127,7 @@ static context *open_context(const char *dir) {
     make_blocks(w);
     return w;
 }
+#define open_context(...) FROM_TEST(open_context(__VA_ARGS__))
 
 static void close_context(context *w) {
     for (int i = 0; i < N_FILES && w; i++) {
@@ -180,6 +182,7 @@ static kin_stream *open_stream(const context *w, kin_stream_mode mode, uint64_t 
     if (try_open(w, mode, budget, &s, &err) != 0) fail_msg("%s", err.text);
     return s;
 }
+#define open_stream(...) FROM_TEST(open_stream(__VA_ARGS__))
 
 // ---- passes
 
@@ -202,6 +205,7 @@ static void expect_bytes(const context *w, size_t block, const uint8_t *const *p
             fail_msg("block %zu, extent %d: wrong bytes", block, k);
     }
 }
+#define expect_bytes(...) FROM_TEST(expect_bytes(__VA_ARGS__))
 
 // The pointers of a group's blocks, which one computation needs at the same time.
 typedef struct held {
@@ -221,6 +225,7 @@ static int acquire_group(const context *w, kin_stream *s, size_t begin, size_t e
     }
     return 0;
 }
+#define acquire_group(...) FROM_TEST(acquire_group(__VA_ARGS__))
 
 // Acquires and releases groups from block `begin` on, like kin_weights, and checks all bytes. Stops after block `stop`.
 static outcome run_from(const context *w, kin_stream *s, size_t begin, bool with_output, size_t stop) {
@@ -241,16 +246,19 @@ static outcome run_from(const context *w, kin_stream *s, size_t begin, bool with
     }
     return out;
 }
+#define run_from(...) FROM_TEST(run_from(__VA_ARGS__))
 
 static outcome run_pass(const context *w, kin_stream *s, bool with_output, size_t stop) {
     return run_from(w, s, 0, with_output, stop);
 }
+#define run_pass(...) FROM_TEST(run_pass(__VA_ARGS__))
 
 static outcome whole_pass(const context *w, kin_stream *s, bool with_output) {
     outcome out = run_pass(w, s, with_output, SIZE_MAX);
     assert_false(out.failed);
     return out;
 }
+#define whole_pass(...) FROM_TEST(whole_pass(__VA_ARGS__))
 
 // ---- the right bytes
 
@@ -414,6 +422,7 @@ static void run_until_all_is_here(const context *w, kin_stream *s) {
     int n = 0;
     while (whole_pass(w, s, true).begun) assert_true(++n < 10);
 }
+#define run_until_all_is_here(...) FROM_TEST(run_until_all_is_here(__VA_ARGS__))
 
 static void a_budget_may_shrink_and_grow_between_passes(void **state) {
     const context *w = *state;
@@ -507,6 +516,7 @@ static void await_read_bytes(kin_stream *s, uint64_t bytes) {
         usleep(1000);
     }
 }
+#define await_read_bytes(...) FROM_TEST(await_read_bytes(__VA_ARGS__))
 
 // Returns blocks of 1 MiB after a first one of 8 MiB, which makes the ring large enough for several of them.
 static context with_even_blocks(const context *from) {
@@ -715,6 +725,7 @@ static void restore_file(const context *w, int i) {
     write_all(fd, w->bytes[i], file_bytes[i]);
     close(fd);
 }
+#define restore_file(...) FROM_TEST(restore_file(__VA_ARGS__))
 
 static void a_file_that_becomes_shorter_is_an_error_until_it_is_whole_again(void **state) {
     const context *w = *state;

@@ -15,6 +15,7 @@
 #include "engine/stream.h"
 #include "sys/pages.h"
 #include "testkit/os.h"
+#include "tests/place.h"
 #include "tests/real_madvise.h"
 
 enum {
@@ -49,6 +50,7 @@ static file open_file(void) {
     }
     return f;
 }
+#define open_file(...) FROM_TEST(open_file(__VA_ARGS__))
 
 static void close_file(file *f) {
     munmap(f->reserved, N + KIN_HUGE_PAGE);
@@ -75,6 +77,7 @@ static kin_stream *open_stream(const file *f, uint64_t budget) {
     if (kin_stream_open(&s, &o, &err) != 0) fail_msg("%s", err.text);
     return s;
 }
+#define open_stream(...) FROM_TEST(open_stream(__VA_ARGS__))
 
 // Returns the budget for n resident blocks.
 static uint64_t budget_of(const file *f, uint64_t n_resident) {
@@ -109,6 +112,7 @@ static void expect_pages_of(const file *f, kin_stream *s, int n_resident) {
     const int all = BLOCK / (int)kin_page_bytes();
     for (size_t i = 0; i < N_BLOCKS; i++) assert_int_equal(n_pages_held(f->at + i * BLOCK), resident[i] ? all : 0);
 }
+#define expect_pages_of(...) FROM_TEST(expect_pages_of(__VA_ARGS__))
 
 static void what_streams_is_not_in_memory(void **state) {
     (void)state;

@@ -22,6 +22,7 @@
 #include "testkit/head_eval.h"
 #include "testkit/model_gen.h"
 #include "testkit/runner.h"
+#include "tests/place.h"
 
 enum {
     MAX_VOCAB = 10240,
@@ -113,6 +114,7 @@ static void run(const fixture *f, const kin_runner_options *o, result *to) {
     to->stats = kin_shard_get_stats(r.shard);
     kin_runner_close(&r);
 }
+#define run(...) FROM_TEST(run(__VA_ARGS__))
 
 static void expect_same_bits(const fixture *f, const result *want) {
     size_t row = f->n_vocab * sizeof(float);
@@ -125,6 +127,7 @@ static void expect_same_bits(const fixture *f, const result *want) {
     }
     assert_memory_equal(f->got.again, want->again, row);
 }
+#define expect_same_bits(...) FROM_TEST(expect_same_bits(__VA_ARGS__))
 
 // ---- the least memory
 
@@ -212,6 +215,7 @@ static int set_up(void **state, which i, kin_model_spec spec, enum ggml_type kv_
     *state = fixtures[i];
     return 0;
 }
+#define set_up(...) FROM_TEST(set_up(__VA_ARGS__))
 
 static int set_up_q4_k_m(void **state) {
     return set_up(state, Q4_K_M, dense("q4_k_m", 6, MAX_VOCAB), GGML_TYPE_F16); // its output layer has three tiles
@@ -284,6 +288,7 @@ static void expect_streaming(const fixture *f, uint64_t part) {
     assert_true(w->experts.n_misses > 0 && w->experts.read_bytes > 0 && w->experts.n_hits > 0);
     assert_true(w->experts.held_bytes > 0 && w->experts.held_bytes <= w->experts.budget);
 }
+#define expect_streaming(...) FROM_TEST(expect_streaming(__VA_ARGS__))
 
 static void any_memory_gives_the_same_bits_without_a_cache(void **state) {
     fixture *f = *state;
@@ -364,6 +369,7 @@ static void find_cache_file(const fixture *f, char *path, size_t size) {
     closedir(dir);
     assert_true(path[0]);
 }
+#define find_cache_file(...) FROM_TEST(find_cache_file(__VA_ARGS__))
 
 // Bytes from the cache are checked against their hash before they are used, whether streamed or not.
 static void a_flipped_byte_in_the_cache_is_mended_while_it_streams(void **state) {
@@ -405,6 +411,7 @@ static void invalidate_all_blocks(const char *path) {
     assert_int_equal(pwrite(fd, zeros, sizeof zeros, 64), sizeof zeros);
     close(fd);
 }
+#define invalidate_all_blocks(...) FROM_TEST(invalidate_all_blocks(__VA_ARGS__))
 
 static void limit_file_size(rlim_t bytes) {
     struct rlimit limit;
@@ -412,6 +419,7 @@ static void limit_file_size(rlim_t bytes) {
     limit.rlim_cur = bytes;
     assert_int_equal(setrlimit(RLIMIT_FSIZE, &limit), 0);
 }
+#define limit_file_size(...) FROM_TEST(limit_file_size(__VA_ARGS__))
 
 // As on a full disk: the file exists, but writes beyond its first megabytes fail.
 static void a_cache_that_cannot_be_completed_is_used_as_far_as_it_goes(void **state) {

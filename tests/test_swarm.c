@@ -13,6 +13,7 @@
 #include "base/err.h"
 #include "base/rng.h"
 #include "pure/proto/swarm.h"
+#include "tests/place.h"
 
 #define MS ((kin_time)1000000)
 #define SECOND (1000 * MS)
@@ -35,6 +36,7 @@ static kin_swarm *new_swarm(uint32_t n_chunks, uint64_t seed) {
     assert_non_null(s);
     return s;
 }
+#define new_swarm(...) FROM_TEST(new_swarm(__VA_ARGS__))
 
 static void want_all(kin_swarm *s, uint32_t n, bool in_order) {
     uint32_t *chunks = calloc(n, sizeof *chunks);
@@ -48,6 +50,7 @@ static int add_head(kin_swarm *s) {
     assert_true(i >= 0);
     return i;
 }
+#define add_head(...) FROM_TEST(add_head(__VA_ARGS__))
 
 static int add_device(kin_swarm *s, int number, uint64_t bits) {
     int i = kin_swarm_add_source(s, id_of(number).bytes, false);
@@ -55,6 +58,7 @@ static int add_device(kin_swarm *s, int number, uint64_t bits) {
     kin_swarm_offers(s, i, (const uint8_t *)&bits, sizeof bits); // up to 64 chunks; little-endian machines only
     return i;
 }
+#define add_device(...) FROM_TEST(add_device(__VA_ARGS__))
 
 static void expect_ask(kin_swarm *s, kin_time now, int source, int64_t chunk) {
     kin_swarm_action a = kin_swarm_next(s, now);
@@ -63,16 +67,19 @@ static void expect_ask(kin_swarm *s, kin_time now, int source, int64_t chunk) {
     if (chunk >= 0) assert_int_equal(a.chunk, chunk);
     assert_true(kin_swarm_is_asked(s, a.source, a.chunk));
 }
+#define expect_ask(...) FROM_TEST(expect_ask(__VA_ARGS__))
 
 static void expect_wait(kin_swarm *s, kin_time now) {
     assert_int_equal(kin_swarm_next(s, now).verb, KIN_SWARM_WAIT);
 }
+#define expect_wait(...) FROM_TEST(expect_wait(__VA_ARGS__))
 
 static void expect_give_up(kin_swarm *s, kin_time now, const char *words) {
     kin_swarm_action a = kin_swarm_next(s, now);
     assert_int_equal(a.verb, KIN_SWARM_GIVE_UP);
     if (!strstr(a.reason, words)) fail_msg("'%s' does not say '%s'", a.reason, words);
 }
+#define expect_give_up(...) FROM_TEST(expect_give_up(__VA_ARGS__))
 
 // Reports bytes_s bytes per second from a source until a time, every tenth of a second.
 static void hear_until(kin_swarm *s, int source, kin_time *now, kin_time until, uint32_t bytes_s) {
@@ -698,6 +705,7 @@ static outcome simulate(const scenario *sc) {
     stop(sim);
     return out;
 }
+#define simulate(...) FROM_TEST(simulate(__VA_ARGS__))
 
 static void the_heads_share_falls_with_the_number_of_devices(void **state) {
     (void)state;

@@ -14,6 +14,7 @@
 
 #include "sys/team/interrupt.h"
 #include "sys/team/team.h"
+#include "tests/place.h"
 
 #ifdef KIN_INTERRUPTS
 #include <linux/membarrier.h>
@@ -95,6 +96,7 @@ static kin_team *open_team(int n_threads) {
     assert_int_equal(kin_team_reserve(team, N_STEPS, &err), 0);
     return team;
 }
+#define open_team(...) FROM_TEST(open_team(__VA_ARGS__))
 
 static bool run(kin_team *team, counted *j) {
     const kin_team_job job = {.n_steps = N_STEPS,
@@ -116,6 +118,7 @@ static void check_published(const counted *j, int n_steps) {
     for (int step = 0; step < N_STEPS; step++)
         for (int i = 0; i < MOST_CHUNKS; i++) assert_int_equal(j->n_published[step][i], step < n_steps && i < j->n_chunks[step]);
 }
+#define check_published(...) FROM_TEST(check_published(__VA_ARGS__))
 
 static void each_chunk_has_one_result_and_steps_come_in_order(void **state) {
     (void)state;

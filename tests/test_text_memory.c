@@ -22,6 +22,7 @@
 #include "pure/tokenizer/tokenizer.h"
 #include "testkit/sanitized.h"
 #include "testkit/small_vocab.h"
+#include "tests/place.h"
 
 #if defined(__GLIBC__) && !KIN_SANITIZED
 
@@ -89,6 +90,7 @@ static void fail_everywhere(attempt attempt, const job *job, int n_at_least) {
     }
     assert_true(n_failed >= n_at_least);
 }
+#define fail_everywhere(...) FROM_TEST(fail_everywhere(__VA_ARGS__))
 
 static int make_vocab(const job *job, kin_err *err) {
     kin_vocab *vocab;
@@ -210,6 +212,7 @@ static void check_vocabulary(kin_vocab_spec spec) {
     kin_tokenizer_free(tokenizer);
     kin_vocab_free((kin_vocab *)job.vocab);
 }
+#define check_vocabulary(...) FROM_TEST(check_vocabulary(__VA_ARGS__))
 
 static void spm_survives_failed_allocations(void **state) {
     (void)state;

@@ -7,6 +7,7 @@
 #include "serve/apis/llama/text_tools.h"
 #include "serve/apis/openai/embeddings.h"
 #include "serve/server_json.h"
+#include "tests/place.h"
 
 static const kin_request_defaults *defaults(void) {
     static kin_request_defaults d;
@@ -166,6 +167,7 @@ static void expect_infill(const kin_fim_tokens *tokens, const char *body, const 
     assert_false(r.parse_special);
     kin_request_fini(&r);
 }
+#define expect_infill(...) FROM_TEST(expect_infill(__VA_ARGS__))
 
 static void infill_frames_the_texts_with_the_vocabularys_tokens(void **state) {
     (void)state;
@@ -186,6 +188,7 @@ static void refuse_infill(const kin_fim_tokens *tokens, const char *body, int st
     assert_int_equal(err.status, status);
     if (!strstr(err.message, words)) fail_msg("%s: %s", body, err.message);
 }
+#define refuse_infill(...) FROM_TEST(refuse_infill(__VA_ARGS__))
 
 static void infill_needs_its_fields_and_tokens(void **state) {
     (void)state;

@@ -9,6 +9,7 @@
 #include <string.h>
 
 #include "pure/chat/thinking_budget.h"
+#include "tests/place.h"
 
 static const int32_t end[] = {7, 8};
 
@@ -18,6 +19,7 @@ static kin_thinking_budget *budget_of(int n_tokens, bool begun) {
     assert_int_equal(kin_thinking_budget_new(&b, kin_chat_format_known(KIN_CHAT_HERMES), n_tokens, begun, end, 2, &err), 0);
     return b;
 }
+#define budget_of(...) FROM_TEST(budget_of(__VA_ARGS__))
 
 // Continues the text with these strings, one token each; none is forced.
 static void write_all(kin_thinking_budget *b, int n, const char *const *tokens) {
@@ -26,6 +28,7 @@ static void write_all(kin_thinking_budget *b, int n, const char *const *tokens) 
         kin_thinking_budget_accept(b, (kin_str){tokens[i], strlen(tokens[i])});
     }
 }
+#define write_all(...) FROM_TEST(write_all(__VA_ARGS__))
 #define WRITE(b, ...)                                                                                                            \
     write_all(b, (int)(sizeof((const char *[]){__VA_ARGS__}) / sizeof(char *)), (const char *const[]){__VA_ARGS__})
 
@@ -37,6 +40,7 @@ static void expect_end(kin_thinking_budget *b) {
     WRITE(b, "The", " answer", "<think>", " a", " b", " c");
     kin_thinking_budget_free(b);
 }
+#define expect_end(...) FROM_TEST(expect_end(__VA_ARGS__))
 
 static void expect_no_end(kin_thinking_budget *b) {
     for (int i = 0; i < 20; i++) WRITE(b, " more");

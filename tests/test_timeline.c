@@ -15,6 +15,7 @@
 #include <unistd.h>
 
 #include "observe/timeline.h"
+#include "tests/place.h"
 
 enum { MS = 1000000 };
 
@@ -23,6 +24,7 @@ static kin_timeline *open_timeline(int n_tokens) {
     assert_int_equal(kin_timeline_open(&t, n_tokens, NULL), 0);
     return t;
 }
+#define open_timeline(...) FROM_TEST(open_timeline(__VA_ARGS__))
 
 static kin_proto_event event(kin_proto_event_kind kind, uint64_t begin_ms, uint64_t end_ms) {
     return (kin_proto_event){.kind = kind, .round = 1, .step = 7, .begin = begin_ms * MS, .end = end_ms * MS};
@@ -154,6 +156,7 @@ static char *write_as(kin_timeline *t, const char *ending) {
 static char *draw(kin_timeline *t) {
     return write_as(t, "");
 }
+#define draw(...) FROM_TEST(draw(__VA_ARGS__))
 
 static int count(const char *text, const char *what) {
     int n = 0;
@@ -179,6 +182,7 @@ static void expect_well_formed(const char *text) {
     }
     assert_int_equal(depth, 0);
 }
+#define expect_well_formed(...) FROM_TEST(expect_well_formed(__VA_ARGS__))
 
 static void the_picture_has_a_row_for_each_member_and_a_bar_for_each_event(void **state) {
     (void)state;
@@ -247,6 +251,7 @@ static json_t *trace_of(kin_timeline *t) {
     if (!root) fail_msg("%s", where.text);
     return root;
 }
+#define trace_of(...) FROM_TEST(trace_of(__VA_ARGS__))
 
 static const char *text_of(const json_t *event, const char *key) {
     const char *text = json_string_value(json_object_get(event, key));
@@ -270,6 +275,7 @@ static void expect_event(const json_t *e, const char *name, int pid, int tid, do
     assert_int_equal(json_integer_value(json_object_get(e, "tid")), tid);
     assert_float_equal(json_number_value(json_object_get(e, "ts")), ts, 1e-6);
 }
+#define expect_event(...) FROM_TEST(expect_event(__VA_ARGS__))
 
 static void a_file_named_json_has_a_trace_event_for_each_event_in_microseconds(void **state) {
     (void)state;

@@ -11,6 +11,7 @@
 #include <string.h>
 
 #include "sys/tls.h"
+#include "tests/place.h"
 
 static const uint8_t good_key[KIN_TLS_KEY_BYTES] = {1, 2, 3}, other_key[KIN_TLS_KEY_BYTES] = {1, 2, 4};
 
@@ -29,6 +30,7 @@ static pair open_pair(const uint8_t *client_key, const uint8_t *server_key) {
     assert_int_equal(kin_tls_open(&p.server, p.server_ctx, false, NULL), 0);
     return p;
 }
+#define open_pair(...) FROM_TEST(open_pair(__VA_ARGS__))
 
 static void close_pair(pair *p) {
     kin_tls_close(p->client);
@@ -66,6 +68,7 @@ static pair open_shaken_pair(void) {
     assert_int_equal(kin_tls_state_now(p.server), KIN_TLS_OPEN);
     return p;
 }
+#define open_shaken_pair(...) FROM_TEST(open_shaken_pair(__VA_ARGS__))
 
 // Sends n bytes and expects them on the other side.
 static void expect_bytes(kin_tls *from, kin_tls *to, size_t n) {
@@ -89,6 +92,7 @@ static void expect_bytes(kin_tls *from, kin_tls *to, size_t n) {
     free(sent);
     free(got);
 }
+#define expect_bytes(...) FROM_TEST(expect_bytes(__VA_ARGS__))
 
 static void with_one_key_both_are_open_and_understand_each_other(void **state) {
     (void)state;
@@ -154,6 +158,7 @@ static kin_tls_fault fault_after_alert(uint8_t alert) {
     close_pair(&p);
     return fault;
 }
+#define fault_after_alert(...) FROM_TEST(fault_after_alert(__VA_ARGS__))
 
 static void what_may_be_a_kin_in_need_is_no_stranger(void **state) {
     (void)state;
@@ -325,6 +330,7 @@ static void expect_stranger_refused(bool is_server, int version) {
     kin_tls_close(ours);
     kin_tls_ctx_close(ctx);
 }
+#define expect_stranger_refused(...) FROM_TEST(expect_stranger_refused(__VA_ARGS__))
 
 static void a_server_with_a_certificate_instead_of_the_key_is_refused(void **state) {
     (void)state;
@@ -378,6 +384,7 @@ static int meet_with_key(const char *cipher, bool without_exchange) {
     kin_tls_ctx_close(ctx);
     return is_open;
 }
+#define meet_with_key(...) FROM_TEST(meet_with_key(__VA_ARGS__))
 
 static void chacha_is_used_with_peers_without_aes(void **state) {
     (void)state;

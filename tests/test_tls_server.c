@@ -6,6 +6,7 @@
 #include <sys/stat.h>
 
 #include "sys/certificate.h"
+#include "tests/place.h"
 
 static const char *const names[] = {"desk.local", "localhost", "127.0.0.1", "::1"};
 enum { N_NAMES = 4 };
@@ -34,6 +35,7 @@ static void expect_fingerprint(const char *before, bool is_same) {
     assert_int_equal(kin_certificate_fingerprint(cert_file, now, NULL), 0);
     assert_int_equal(strcmp(before, now) == 0, is_same);
 }
+#define expect_fingerprint(...) FROM_TEST(expect_fingerprint(__VA_ARGS__))
 
 // ---- certificates
 
@@ -127,6 +129,7 @@ static SSL_CTX *new_client_ctx(int version) {
     SSL_CTX_set_verify(ctx, SSL_VERIFY_PEER, NULL);
     return ctx;
 }
+#define new_client_ctx(...) FROM_TEST(new_client_ctx(__VA_ARGS__))
 
 static tls_client open_tls_client(context *w, SSL_CTX *ctx, const char *name) {
     tls_client t = {.c = connect_client(w), .ssl = SSL_new(ctx), .in = BIO_new(BIO_s_mem()), .out = BIO_new(BIO_s_mem())};
@@ -135,6 +138,7 @@ static tls_client open_tls_client(context *w, SSL_CTX *ctx, const char *name) {
     SSL_set_connect_state(t.ssl);
     return t;
 }
+#define open_tls_client(...) FROM_TEST(open_tls_client(__VA_ARGS__))
 
 static void close_tls_client(tls_client *t) {
     SSL_free(t->ssl);
@@ -157,27 +161,32 @@ static void carry(tls_client *t) {
     if (n > 0) send_bytes(t->c, bytes, n);
     (void)BIO_reset(t->out);
 }
+#define carry(...) FROM_TEST(carry(__VA_ARGS__))
 
 static bool has_text(tls_client *t, const char *text) {
     carry(t);
     return strstr(t->text, text) != NULL;
 }
+#define has_text(...) FROM_TEST(has_text(__VA_ARGS__))
 
 static bool shakes_hands(tls_client *t) {
     run_until(t->c->w, (carry(t), SSL_is_init_finished(t->ssl)) || t->c->has_ended);
     return SSL_is_init_finished(t->ssl);
 }
+#define shakes_hands(...) FROM_TEST(shakes_hands(__VA_ARGS__))
 
 static void open_tls_context(context *w) {
     open_context(w);
     assert_int_equal(kin_tls_ctx_open_server(&w->o.tls, cert_file, key_file, NULL), 0);
     serve(w);
 }
+#define open_tls_context(...) FROM_TEST(open_tls_context(__VA_ARGS__))
 
 static void close_tls_context(context *w) {
     close_context(w);
     kin_tls_ctx_close(w->o.tls);
 }
+#define close_tls_context(...) FROM_TEST(close_tls_context(__VA_ARGS__))
 
 static void clients_that_know_the_certificate_believe_its_names(void **state) {
     (void)state;

@@ -19,6 +19,7 @@
 #include "pure/tokenizer/tokenizer.h"
 #include "testkit/sanitized.h"
 #include "testkit/small_vocab.h"
+#include "tests/place.h"
 
 enum { MAX_IDS = 256 };
 
@@ -35,6 +36,7 @@ static pair pair_of(kin_vocab_spec spec) {
     assert_int_equal(rc, 0);
     return p;
 }
+#define pair_of(...) FROM_TEST(pair_of(__VA_ARGS__))
 
 static void pair_free(pair p) {
     kin_tokenizer_free(p.tokenizer);
@@ -50,6 +52,7 @@ static void expect_ids(const kin_tokenizer *tokenizer, const char *text, size_t 
     assert_int_equal(n_ids, n);
     assert_memory_equal(ids, expected, n * sizeof *ids);
 }
+#define expect_ids(...) FROM_TEST(expect_ids(__VA_ARGS__))
 
 #define EXPECT(tokenizer, text, flags, ...)                                                                                      \
     do {                                                                                                                         \
@@ -154,10 +157,12 @@ static void check_vocab_in(const char *folder, const char *name, bool goes_back)
     free(lines);
     free(texts);
 }
+#define check_vocab_in(...) FROM_TEST(check_vocab_in(__VA_ARGS__))
 
 static void check_vocab_file(const char *name) {
     check_vocab_in("vocab", name, true);
 }
+#define check_vocab_file(...) FROM_TEST(check_vocab_file(__VA_ARGS__))
 
 static void dbrx_lines_match(void **state) {
     (void)state;
@@ -570,6 +575,7 @@ static void expect_round_trip(const pair *p, const char *text, size_t len, int32
     assert_int_equal(at, len);
     kin_detok_free(detok);
 }
+#define expect_round_trip(...) FROM_TEST(expect_round_trip(__VA_ARGS__))
 
 static const struct {
     const char *unit, *tail;
@@ -607,6 +613,7 @@ static void expect_linear(const pair *p) {
     free(ids);
     free(text);
 }
+#define expect_linear(...) FROM_TEST(expect_linear(__VA_ARGS__))
 
 static void hostile_texts_pass_every_bpe_expression(void **state) {
     (void)state;

@@ -16,6 +16,7 @@
 #include "pure/sampling/constraint.h"
 #include "pure/text/json.h"
 #include "testkit/small_vocab.h"
+#include "tests/place.h"
 
 #define TEMPLATES KIN_SOURCE_DIR "/../shared/templates/"
 
@@ -35,6 +36,7 @@ static kin_tool_format format_of(const char *source, size_t len) {
     kin_jinja_free(jinja);
     return format;
 }
+#define format_of(...) FROM_TEST(format_of(__VA_ARGS__))
 
 // True if the calls are those of the known format.
 static bool is_known(const kin_tool_format *format, kin_chat_known which) {
@@ -56,6 +58,7 @@ static char *read_template(const char *name) {
     fclose(file);
     return text;
 }
+#define read_template(...) FROM_TEST(read_template(__VA_ARGS__))
 
 static void real_templates_are_told_apart(void **state) {
     (void)state;
@@ -230,6 +233,7 @@ static void expect(const kin_reply_rules *rules, bool expected, const char *cons
     }
     close_judge(&j);
 }
+#define expect(...) FROM_TEST(expect(__VA_ARGS__))
 
 #define REPLIES(...) ((const char *const[]){__VA_ARGS__, NULL})
 
@@ -574,6 +578,7 @@ static bool walk(kin_constraint *c, const kin_vocab *vocab, const kin_reply_opti
     kin_reply_parser_free(p);
     return is_whole;
 }
+#define walk(...) FROM_TEST(walk(__VA_ARGS__))
 
 static void what_the_grammar_allows_the_parser_reads(void **state) {
     (void)state;

@@ -13,6 +13,7 @@
 #include "base/err.h"
 #include "base/sentence.h"
 #include "base/units.h"
+#include "tests/place.h"
 
 // Sizes
 
@@ -22,6 +23,7 @@ static void expect_size(const char *text, uint64_t expected) {
     if (kin_size_parse(text, &bytes, &err) != 0) fail_msg("%s", err.text);
     if (bytes != expected) fail_msg("%s is %llu bytes", text, (unsigned long long)bytes);
 }
+#define expect_size(...) FROM_TEST(expect_size(__VA_ARGS__))
 
 static void sizes_are_read_as_people_write_them(void **state) {
     (void)state;
@@ -59,6 +61,7 @@ static void expect_text(uint64_t bytes, const char *expected) {
     char buf[32];
     assert_string_equal(kin_size_format(bytes, buf, sizeof buf), expected);
 }
+#define expect_text(...) FROM_TEST(expect_text(__VA_ARGS__))
 
 static void sizes_are_written_with_three_digits(void **state) {
     (void)state;

@@ -8,6 +8,7 @@
 #include "pure/proto/refusal.h"
 #include "pure/proto/versions.h"
 #include "tests/link_context.h"
+#include "tests/place.h"
 
 static const kin_key key = {{1, 2, 3}}; // good_key, as a key
 
@@ -20,6 +21,7 @@ static uint16_t meet(kin_proto_versions a, kin_proto_versions b, kin_err *err) {
     assert_int_equal(kin_proto_versions_agree(&anna, &desk, &other), version); // both sides choose the same version
     return version;
 }
+#define meet(...) FROM_TEST(meet(__VA_ARGS__))
 
 static void ranges_meet_at_the_highest_common_version(void **state) {
     (void)state;
@@ -117,6 +119,7 @@ static outcome dial(context *w, kin_proto_versions here, kin_proto_versions ther
     kin_endpoint_close(s, NULL, NULL);
     return out;
 }
+#define dial(...) FROM_TEST(dial(__VA_ARGS__))
 
 static void both_sides_take_the_highest_common_version(void **state) {
     outcome out = dial(*state, (kin_proto_versions){5, 7}, (kin_proto_versions){6, 9});

@@ -14,11 +14,13 @@
 #include "pure/tokenizer/tokenizer.h"
 #include "testkit/gguf_write.h"
 #include "testkit/small_vocab.h"
+#include "tests/place.h"
 
 static void expect_piece(kin_str piece, const char *text) {
     assert_int_equal(piece.len, strlen(text));
     assert_memory_equal(piece.at, text, piece.len);
 }
+#define expect_piece(...) FROM_TEST(expect_piece(__VA_ARGS__))
 
 static void expect_refused(kin_vocab_spec spec, const char *sentence) {
     kin_vocab *vocab;
@@ -27,6 +29,7 @@ static void expect_refused(kin_vocab_spec spec, const char *sentence) {
     assert_null(vocab);
     assert_string_equal(err.text, sentence);
 }
+#define expect_refused(...) FROM_TEST(expect_refused(__VA_ARGS__))
 
 // ---- pieces and types
 
@@ -245,6 +248,7 @@ static void expect_file_refused(kin_gguf_writer *w, const char *part) {
     assert_null(vocab);
     if (!strstr(err.text, part)) fail_msg("'%s' does not say '%s'", err.text, part);
 }
+#define expect_file_refused(...) FROM_TEST(expect_file_refused(__VA_ARGS__))
 
 static kin_vocab *expect_loaded(kin_gguf_writer *w) {
     kin_vocab *vocab;
@@ -254,6 +258,7 @@ static kin_vocab *expect_loaded(kin_gguf_writer *w) {
     assert_int_equal(rc, 0);
     return vocab;
 }
+#define expect_loaded(...) FROM_TEST(expect_loaded(__VA_ARGS__))
 
 static void spm_file_gets_llama_cpps_defaults(void **state) {
     (void)state;

@@ -19,6 +19,7 @@
 #include "testkit/model_gen.h"
 #include "testkit/process.h"
 #include "testkit/web_case.h"
+#include "tests/place.h"
 
 #define MODULES KIN_BINARY_DIR "/web"
 
@@ -89,6 +90,7 @@ static void make_case(int i) {
     kin_web_case_close(c);
     fclose(o.given);
 }
+#define make_case(...) FROM_TEST(make_case(__VA_ARGS__))
 
 static void make_model(int i) {
     kin_model_spec s = kin_model_spec_defaults();
@@ -110,6 +112,7 @@ static void make_model(int i) {
     }
     if (kin_model_gen(&s, paths[MODEL][i], &err) != 0) fail_msg("%s", err.text);
 }
+#define make_model(...) FROM_TEST(make_model(__VA_ARGS__))
 
 static int make_cases(void **state) {
     (void)state;
@@ -263,6 +266,7 @@ static void check_with(const char *script, char *unit, char *threads, where on, 
     for (int i = 0; i < N_MODELS; i++)
         if (models[i].on == on) check_file(i, on);
 }
+#define check_with(...) FROM_TEST(check_with(__VA_ARGS__))
 
 static void node_with_relaxed_vectors_gives_native_bits(void **state) {
     (void)state;

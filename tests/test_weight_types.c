@@ -18,6 +18,7 @@
 #include "testkit/logits.h"
 #include "testkit/model_gen.h"
 #include "testkit/runner.h"
+#include "tests/place.h"
 
 enum { N_VOCAB = 300, N_IDS = 70, N_LAST = 3 }; // 300 rows: 12 after the last panel
 
@@ -57,6 +58,7 @@ static void make(const model *m) {
     close(mkstemp(path));
     if (kin_model_gen(&s, path, &err) != 0) fail_msg("%s: %s", m->mix, err.text);
 }
+#define make(...) FROM_TEST(make(__VA_ARGS__))
 
 static kin_runner_options usual(void) {
     kin_runner_options o = kin_runner_options_defaults();
@@ -79,6 +81,7 @@ static void run(const kin_runner_options *o, int chunk, float *logits) {
     if (kin_head_eval(r.head, 0, n, ids + n, N_LAST, logits, N_LAST, &err) != 0) fail_msg("%s", err.text);
     kin_runner_close(&r);
 }
+#define run(...) FROM_TEST(run(__VA_ARGS__))
 
 static float expected[N_LAST * N_VOCAB], got[N_LAST * N_VOCAB];
 
@@ -106,6 +109,7 @@ static void check_bits(const model *m) {
         assert_same(m, kin_kernels_at(k)->name);
     }
 }
+#define check_bits(...) FROM_TEST(check_bits(__VA_ARGS__))
 
 static void every_type_gives_the_same_bits_in_any_batch_and_on_any_vector_unit(void **state) {
     (void)state;

@@ -7,6 +7,7 @@
 #include <cmocka.h>
 
 #include "sys/team/width.h"
+#include "tests/place.h"
 
 enum { US = 1000, MS = 1000 * US };
 static const uint64_t second = 1000 * (uint64_t)MS;
@@ -28,10 +29,12 @@ static void run_job(machine *m) {
     m->n_jobs++;
     kin_width_add(&m->width, m->most, ns, m->now);
 }
+#define run_job(...) FROM_TEST(run_job(__VA_ARGS__))
 
 static void run_for(machine *m, uint64_t ns) {
     for (kin_time end = m->now + ns; m->now < end;) run_job(m);
 }
+#define run_for(...) FROM_TEST(run_for(__VA_ARGS__))
 
 static uint64_t waits_for_others(int n) {
     return n == 1 ? 200 * US : 400 * US;

@@ -18,6 +18,7 @@
 #include "pipeline/scheduler.h"
 #include "testkit/small_models.h"
 #include "testkit/thread_ring.h"
+#include "tests/place.h"
 
 // Three of four layers are windowed.
 enum {
@@ -162,6 +163,7 @@ static context open_context(int n_members, int n_rounds, int n_sequences, int n_
         fail_msg("%s", err.text);
     return w;
 }
+#define open_context(...) FROM_TEST(open_context(__VA_ARGS__))
 
 static void close_context(context *w) {
     kin_err err;
@@ -170,6 +172,7 @@ static void close_context(context *w) {
     kin_prefix_pages_close(w->pages);
     kin_thread_ring_close(w->ring);
 }
+#define close_context(...) FROM_TEST(close_context(__VA_ARGS__))
 
 static void submit(context *w, request *t) {
     kin_generation_options o = {.prompt = t->prompt,
@@ -185,12 +188,14 @@ static void submit(context *w, request *t) {
     kin_rng_seed(&t->rng, 3);
     if (kin_scheduler_submit(w->s, &o, &t->g, &err) != 0) fail_msg("%s", err.text);
 }
+#define submit(...) FROM_TEST(submit(__VA_ARGS__))
 
 static void run(context *w) {
     kin_err err;
     for (bool busy = true; busy;)
         if (kin_scheduler_step(w->s, &busy, &err) != 0) fail_msg("%s", err.text);
 }
+#define run(...) FROM_TEST(run(__VA_ARGS__))
 
 static void run_alone(const request *t, request *alone) {
     const bool had_pages = has_pages;
@@ -202,6 +207,7 @@ static void run_alone(const request *t, request *alone) {
     run(&w);
     close_context(&w);
 }
+#define run_alone(...) FROM_TEST(run_alone(__VA_ARGS__))
 
 static void expect_same(const request *a, const request *b) {
     assert_int_equal(a->n_ended, 1);
@@ -210,6 +216,7 @@ static void expect_same(const request *a, const request *b) {
     assert_memory_equal(a->made, b->made, (size_t)a->n_made * sizeof *a->made);
     assert_true(a->logits == b->logits);
 }
+#define expect_same(...) FROM_TEST(expect_same(__VA_ARGS__))
 
 // ---- tests
 
@@ -235,6 +242,7 @@ static void check_beside_each_other(int n_members, int n_rounds, int n_sequences
     for (int i = 0; i < N_REQUESTS; i++) expect_same(&now[i], &alone[i]);
     close_context(&w);
 }
+#define check_beside_each_other(...) FROM_TEST(check_beside_each_other(__VA_ARGS__))
 
 static void sequences_beside_each_other_are_those_alone(void **state) {
     (void)state;
@@ -268,6 +276,7 @@ static void check_drafts(int n_members, int n_rounds) {
     assert_true(is_ahead || with.drafts.branches > 0);
     close_context(&w);
 }
+#define check_drafts(...) FROM_TEST(check_drafts(__VA_ARGS__))
 
 static void drafts_change_no_sequence(void **state) {
     (void)state;
@@ -387,6 +396,7 @@ static void check_restart(int n_members, int n_rounds) {
     expect_same(&second, &alone[5]);
     if (n_rounds == 1) assert_int_equal(second.n_cached, at_disk);
 }
+#define check_restart(...) FROM_TEST(check_restart(__VA_ARGS__))
 
 static void a_sequence_is_found_after_a_restart(void **state) {
     (void)state;
@@ -437,6 +447,7 @@ static void append(kin_kv_blocks *b, int32_t seq, int n) {
     for (int i = 0; i < n; i++)
         if (kin_kv_blocks_append(b, seq, kin_kv_blocks_n_tokens(b, seq), &cell, &err) != 0) fail_msg("%s", err.text);
 }
+#define append(...) FROM_TEST(append(__VA_ARGS__))
 
 static int apply(kin_kv_blocks *b, int32_t seq, int32_t from, int32_t n) {
     kin_err err;

@@ -14,6 +14,7 @@
 
 #include "base/clock.h"
 #include "base/err.h"
+#include "tests/place.h"
 
 #define MS ((kin_time)1000000)
 
@@ -39,3 +40,4 @@ static inline void expect(const char *wanted) {
     if (strcmp(trace, wanted) != 0) fail_msg("at %.3f s:\n--- wanted\n%s--- got\n%s", (double)now / 1e9, wanted, trace);
     forget();
 }
+#define expect(...) FROM_TEST(expect(__VA_ARGS__))
