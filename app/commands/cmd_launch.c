@@ -58,6 +58,7 @@ typedef struct launching {
 
 // ---- what a program is told
 
+static char *format(launching *l, const char *fmt, va_list args) KIN_PRINTF(2, 0);
 static char *format(launching *l, const char *fmt, va_list args) {
     char *text = NULL;
     if (vasprintf(&text, fmt, args) >= 0) return text;
