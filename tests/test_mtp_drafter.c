@@ -432,14 +432,14 @@ static void drafts_are_what_the_block_says(void **state) {
 // After each draft some of its tokens come true, or none; then another token follows, with the model's own states.
 static void what_was_refused_leaves_nothing_behind(void **state) {
     (void)state;
-    enum { N = 200 };
-    static int32_t tokens[N + 2 * MOST];
+    enum { N = 200, MORE = 60, N_TOKENS = N + 2 * MOST + MORE };
+    static int32_t tokens[N_TOKENS];
     kin_thread_ring *ring = open_ring(random_path, 1);
     kin_head *head = kin_thread_ring_head(ring);
     const kin_model *m = kin_thread_ring_model(ring);
     kin_mtp_drafter *d = open_drafter(m, N_CTX, 1);
     int n = 50;
-    for (int i = 0; i < N; i++) tokens[i] = token_at(1, i);
+    for (int i = 0; i < N_TOKENS; i++) tokens[i] = token_at(1, i);
     give_all(d, 7, tokens, 0, n);
     for (int n_right = 0; n < N - MOST - 1; n_right = (n_right + 1) % (MOST + 1)) {
         kin_draft got = ask(d, head, 7, tokens, n, MOST);
@@ -449,9 +449,9 @@ static void what_was_refused_leaves_nothing_behind(void **state) {
         for (int pos = n - 1; pos < n_new - 1; pos++) give(d, 7, tokens, pos, 1); // row by row, as they are accepted
         n = n_new;
     }
-    for (int pos = n - 1; pos < n + 60; pos++) give(d, 7, tokens, pos, 1); // many tokens without a draft
-    kin_draft got = ask(d, head, 7, tokens, n + 61, MOST);
-    expect_fresh(head, m, &got, tokens, n + 61, MOST);
+    for (int pos = n - 1; pos < n + MORE; pos++) give(d, 7, tokens, pos, 1); // many tokens without a draft
+    kin_draft got = ask(d, head, 7, tokens, n + MORE + 1, MOST);
+    expect_fresh(head, m, &got, tokens, n + MORE + 1, MOST);
     kin_mtp_drafter_close(d);
     kin_thread_ring_close(ring);
 }
