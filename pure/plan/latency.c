@@ -105,7 +105,7 @@ static int predict_pass(const kin_facts *facts, const kin_plan *plan, int n_toke
     busy_s += out->hops_s;
     out->tpot_s = fmax(busy_s, stall_s);
     out->disk_bound_s = out->tpot_s - busy_s;
-    out->slowest_disk = stall_s <= busy_s ? -1 : kin_latency_slowest_member(facts, out, out->slowest_disk);
+    out->slowest_disk = stall_s > busy_s ? kin_latency_slowest_member(facts, out, out->slowest_disk) : -1;
     return 0;
 }
 
