@@ -35,7 +35,9 @@ dir=$(mktemp -d)
 trap 'rm -rf "$dir"' EXIT
 trap 'exit 130' INT
 trap 'exit 143' TERM
-for k in "$kin" ${OLD:-}; do "$k" run -m "$model" --cache "$cache" -t "$threads" -p x -n 1 --ctx 1024 >/dev/null 2>&1; done
+# Each program has a folder of its own: with another format it would pack the same file again.
+cache_of() { if [ "$1" = "$kin" ]; then echo "$cache"; else echo "$cache-old"; fi; } # PROGRAM
+for k in "$kin" ${OLD:-}; do "$k" run -m "$model" --cache "$(cache_of "$k")" -t "$threads" -p x -n 1 --ctx 1024 >/dev/null 2>&1; done
 
 median() { sort -n | awk '{ v[NR] = $1 } END { print NR % 2 ? v[(NR + 1) / 2] : (v[NR / 2] + v[NR / 2 + 1]) / 2 }'; }
 field() { sed -n "s/.*\"$1\": \([0-9.]*\).*/\1/p"; }
@@ -47,7 +49,7 @@ limited() { # MIB COMMAND...
     mib=$1
     shift
     set -- --disk "$disk" --disk-of "$model" --report "$dir/figures" --drop "$model" -- "$@"
-    for file in "$cache"/*.pack; do [ ! -f "$file" ] || set -- --drop "$file" "$@"; done
+    for file in "$cache"/*.pack "$cache-old"/*.pack; do [ ! -f "$file" ] || set -- --drop "$file" "$@"; done
     [ "$mib" = 0 ] || set -- --memory "${mib}M" "$@"
     rm -f "$dir/figures"
     "$limit" "$@" 2>"$dir/log" || { echo "experts: failed: $*" >&2; tail -n 3 "$dir/log" >&2; }
@@ -55,7 +57,7 @@ limited() { # MIB COMMAND...
 kin_bench() { # MIB KIN PROMPT OPTION...: prints JSON
     mib=$1 program=$2 prompt=$3
     shift 3
-    limited "$mib" "$program" bench -m "$model" -t "$threads" --cache "$cache" --ctx 1024 --prompt "$prompt" --gen "$gen" --reps 1 \
+    limited "$mib" "$program" bench -m "$model" -t "$threads" --cache "$(cache_of "$program")" --ctx 1024 --prompt "$prompt" --gen "$gen" --reps 1 \
         --json "$@"
 }
 try() { # NAME MIB KIN PROMPT OPTION...
