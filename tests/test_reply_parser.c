@@ -183,6 +183,9 @@ static void the_prompt_may_have_begun_the_reasoning(void **state) {
     expect_with(&options, "\nHm.\n</think>\n\nYes.", "think(Hm.)text(Yes.)");
     expect_with(&options, "Hm.\n\n", "think(Hm.)");
     expect_with(&options, "Hm</think><think>", "think(Hm)text(<think>)");
+    options = options_of(KIN_CHAT_FUNCTION); // knows no reasoning, which would never end
+    options.begins_in_reasoning = true;
+    expect_with(&options, "<function=time>{}</function>", "call 0 time({})");
 }
 
 static void reasoning_is_text_if_the_client_wants_that(void **state) {

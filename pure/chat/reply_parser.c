@@ -246,7 +246,7 @@ int kin_reply_parser_new(kin_reply_parser **out, const kin_reply_options *option
     p->format = options->format ? options->format : kin_chat_format_known(KIN_CHAT_PLAIN);
     p->has_calls = p->format->syntax != KIN_CALL_NONE && options->n_tools > 0;
     p->at_beginning = true;
-    if (options->begins_in_reasoning) {
+    if (options->begins_in_reasoning && kin_chat_format_thinks(p->format)) {
         p->state = KIN_REPLY_IN_REASONING;
         p->had_reasoning = true;
         p->drops_space = !options->reasoning_in_text;

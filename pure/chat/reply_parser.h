@@ -44,7 +44,8 @@ typedef struct kin_reply_options {
     const kin_reply_tool *tools; // [n_tools]; the array and its strings are borrowed until free. Without tools there are no calls
     size_t n_tools;
     bool reasoning;           // the mark at the beginning begins reasoning
-    bool begins_in_reasoning; // the prompt ends with that mark (kin_reply_thinking_of, tool_format.h)
+    bool begins_in_reasoning; // the prompt ends with that mark (kin_reply_thinking_of, tool_format.h). Ignored if the format has
+                              // no mark for the end of reasoning
     bool reasoning_in_text;   // emit reasoning as TEXT, with its marks; it is still not searched for calls
 } kin_reply_options;
 
