@@ -23,14 +23,15 @@
 #include "testkit/small_models.h"
 #include "testkit/thread_ring.h"
 #include "tests/place.h"
+#include "tests/small_request.h"
 
 enum {
     N_VOCAB = KIN_SMALL_VOCAB,
     N_CTX = 16384,
     N_BATCH = 64,
     GAP = 1024,
-    MAX_PROMPT = 15000,
-    MAX_MADE = 700,
+    MAX_PROMPT = SMALL_REQUEST_PROMPT,
+    MAX_MADE = SMALL_REQUEST_MADE,
 };
 
 static kin_small_model kind;
@@ -86,50 +87,16 @@ static int remove_root(void **state) {
 
 // ---- sequences
 
-typedef struct text {
-    int32_t prompt[MAX_PROMPT], made[MAX_MADE];
-    int n_prompt, n_made, n_most, n_cached, n_ended;
-    uint64_t logits; // hash of all its logits
-    kin_generation_end how;
-    kin_generation *g;
-} text;
-
-static int32_t next(void *user, float *logits) {
-    text *t = user;
-    int32_t best = 0;
-    t->logits = kin_hash64(logits, N_VOCAB * sizeof *logits, t->logits);
-    if (t->n_made == t->n_most) return KIN_GENERATION_NO_TOKEN;
-    for (int32_t i = 1; i < N_VOCAB; i++) best = logits[i] > logits[best] ? i : best;
-    return t->made[t->n_made++] = best;
-}
-
-static void progress(void *user, int n_done, int n_cached) {
-    (void)n_done;
-    ((text *)user)->n_cached = n_cached;
-}
-
-static void ended(void *user, kin_generation_end how, const kin_err *why) {
-    text *t = user;
-    if (why) print_message("%s\n", why->text);
-    t->n_ended++;
-    t->how = how;
-}
-
-static void add_tokens(text *t, int seed, int n) {
-    for (int i = 0; i < n; i++, t->n_prompt++)
-        t->prompt[t->n_prompt] = (seed * (t->n_prompt + 7) * 37 + t->n_prompt / 3) % N_VOCAB;
-}
-
-static void begin_text(text *t, int n_made) {
+static void begin_request(request *t, int n_made) {
     t->n_made = t->n_ended = t->n_cached = 0;
     t->logits = 0;
     t->n_most = n_made;
 }
 
-static void make_text(text *t, int seed, int n_prompt, int n_made) {
+static void make_request(request *t, int seed, int n_prompt, int n_made) {
     t->n_prompt = 0;
-    begin_text(t, n_made);
-    add_tokens(t, seed, n_prompt);
+    begin_request(t, n_made);
+    request_add_tokens(t, seed, n_prompt);
 }
 
 // ---- a ring whose members keep pages in DIR/0, DIR/1, ...; the head keeps the tokens in DIR/head
@@ -183,9 +150,13 @@ static void close_context(context *w) {
 }
 #define close_context(...) FROM_TEST(close_context(__VA_ARGS__))
 
-static void submit(context *w, text *t) {
-    const kin_generation_options o = {
-        .prompt = t->prompt, .n_prompt = t->n_prompt, .next = next, .progress = progress, .ended = ended, .user = t};
+static void submit(context *w, request *t) {
+    const kin_generation_options o = {.prompt = t->prompt,
+                                      .n_prompt = t->n_prompt,
+                                      .next = request_next,
+                                      .progress = request_progress,
+                                      .ended = request_ended,
+                                      .user = t};
     kin_err err;
     if (kin_scheduler_submit(w->s, &o, &t->g, &err) != 0) fail_msg("%s", err.text);
 }
@@ -198,10 +169,10 @@ static void run(context *w) {
 }
 #define run(...) FROM_TEST(run(__VA_ARGS__))
 
-static void run_in(int n_members, int n_rounds, bool has_pages, text *t) {
+static void run_in(int n_members, int n_rounds, bool has_pages, request *t) {
     context w;
     open_context(&w, n_members, n_rounds, has_pages);
-    begin_text(t, t->n_most);
+    begin_request(t, t->n_most);
     submit(&w, t);
     run(&w);
     close_context(&w);
@@ -210,7 +181,7 @@ static void run_in(int n_members, int n_rounds, bool has_pages, text *t) {
 }
 #define run_in(...) FROM_TEST(run_in(__VA_ARGS__))
 
-static void expect_same(const text *a, const text *b) {
+static void expect_same(const request *a, const request *b) {
     assert_int_equal(a->n_made, b->n_made);
     assert_memory_equal(a->made, b->made, (size_t)a->n_made * sizeof *a->made);
     assert_true(a->logits == b->logits);
@@ -284,7 +255,7 @@ typedef struct replay {
 } replay;
 
 // Returns how many tokens of the text were computed before: of the prompt and the reply before it.
-static int n_known(const text *t, const int32_t *known, int n) {
+static int n_known(const request *t, const int32_t *known, int n) {
     int i = 0;
     while (i < n && i < t->n_prompt - 1 && known[i] == t->prompt[i]) i++;
     return i;
@@ -293,19 +264,19 @@ static int n_known(const text *t, const int32_t *known, int n) {
 // Turns are the prompt before, with its reply (drops: other tokens instead of it), and new tokens. The head ends after half of
 // them.
 static replay play(int n_members, bool drops) {
-    static text t, alone;
+    static request t, alone;
     static int32_t known[MAX_PROMPT + MAX_MADE];
     replay r = {0};
     context w;
     int n = 0;
-    make_text(&t, 5, N_SYSTEM, N_REPLY);
+    make_request(&t, 5, N_SYSTEM, N_REPLY);
     open_context(&w, n_members, 1, true);
     for (int turn = 0; turn < N_TURNS; turn++) {
         if (turn == N_TURNS / 2) {
             close_context(&w);
             open_context(&w, n_members, 1, true);
         }
-        begin_text(&t, N_REPLY);
+        begin_request(&t, N_REPLY);
         submit(&w, &t);
         run(&w);
         const int n_before = n_known(&t, known, n);
@@ -321,7 +292,7 @@ static replay play(int n_members, bool drops) {
         memcpy(known, t.prompt, (size_t)t.n_prompt * sizeof *known);
         memcpy(known + t.n_prompt, t.made, (size_t)t.n_made * sizeof *known);
         for (int i = 0; i < t.n_made && !drops; i++) t.prompt[t.n_prompt++] = t.made[i];
-        add_tokens(&t, 100 + turn, drops ? N_TURN : N_TURN - t.n_made);
+        request_add_tokens(&t, 100 + turn, drops ? N_TURN : N_TURN - t.n_made);
     }
     close_context(&w);
     for (int i = 0; i < n_members; i++) {
@@ -344,7 +315,7 @@ static void a_replay_computes_almost_nothing_twice(void **state) {
     assert_in_range(r.n_on_disk, formula(n_blocks, n_gaps), formula(n_blocks + 1, 2 * n_gaps + 4));
 }
 
-// Where the next prompt does not have the reply, what is behind the last full block before the prompt's end is computed again.
+// If the next prompt lacks the reply, the tokens after the last full block before the prompt's end are computed again.
 static void a_replay_without_replies_computes_little_twice(void **state) {
     (void)state;
     const replay r = play(3, true);
@@ -355,18 +326,18 @@ static void a_replay_without_replies_computes_little_twice(void **state) {
 
 // Short turns have checkpoints, too, though each is continued where it ended.
 static void short_turns_are_found_after_a_restart(void **state) {
-    static text t;
+    static request t;
     context w;
     (void)state;
-    make_text(&t, 17, 640, 10);
+    make_request(&t, 17, 640, 10);
     open_context(&w, 1, 1, true);
     for (int turn = 0; turn < 8; turn++) {
-        begin_text(&t, 10);
+        begin_request(&t, 10);
         submit(&w, &t);
         run(&w);
         if (turn > 0) assert_int_equal(t.n_cached, t.n_prompt - 20);
         for (int i = 0; i < t.n_made; i++) t.prompt[t.n_prompt++] = t.made[i];
-        add_tokens(&t, turn, 20);
+        request_add_tokens(&t, turn, 20);
     }
     close_context(&w);
     run_in(1, 1, true, &t);
@@ -375,16 +346,16 @@ static void short_turns_are_found_after_a_restart(void **state) {
 
 // ---- restarts, other rings
 
-static int end_of(const text *t) {
+static int end_of(const request *t) {
     return (t->n_prompt - 8) / KIN_KV_CELLS * KIN_KV_CELLS;
 }
 
 static void check_restart(int n_members, int n_rounds, int n_members_then, int n_rounds_then) {
-    static text first, second, alone;
+    static request first, second, alone;
     remove_root(NULL);
-    make_text(&first, 3, 1500, 40);
+    make_request(&first, 3, 1500, 40);
     second = first;
-    add_tokens(&second, 4, 200);
+    request_add_tokens(&second, 4, 200);
     alone = second;
     run_in(1, 1, false, &alone);
     run_in(n_members, n_rounds, true, &first);
@@ -419,12 +390,12 @@ static void another_ring_finds_what_a_ring_has_stored(void **state) {
 enum { N_TEXTS = 6 };
 
 // Runs all texts at once, and expects those of `alone`. Returns how many began at the end of their prompt.
-static int run_all(int n_members, int n_rounds, text *texts, const text *alone) {
+static int run_all(int n_members, int n_rounds, request *texts, const request *alone) {
     int n_found = 0;
     context w;
     open_context(&w, n_members, n_rounds, true);
     for (int i = 0; i < N_TEXTS; i++) {
-        begin_text(&texts[i], texts[i].n_most);
+        begin_request(&texts[i], texts[i].n_most);
         submit(&w, &texts[i]);
     }
     run(&w);
@@ -439,11 +410,11 @@ static int run_all(int n_members, int n_rounds, text *texts, const text *alone) 
 
 // Texts are loaded while others run, with a common beginning or without.
 static void texts_are_loaded_beside_each_other(void **state) {
-    static text texts[N_TEXTS], alone[N_TEXTS];
+    static request texts[N_TEXTS], alone[N_TEXTS];
     (void)state;
     for (int i = 0; i < N_TEXTS; i++) {
-        make_text(&texts[i], i % 2 ? 1 : 20 + i, 600, 50);
-        add_tokens(&texts[i], 30 + i, 300 + 50 * i);
+        make_request(&texts[i], i % 2 ? 1 : 20 + i, 600, 50);
+        request_add_tokens(&texts[i], 30 + i, 300 + 50 * i);
         alone[i] = texts[i];
         run_in(1, 1, false, &alone[i]);
     }
@@ -458,12 +429,12 @@ static void texts_are_loaded_beside_each_other(void **state) {
 
 // A long reply has checkpoints, too.
 static void a_reply_is_found_up_to_the_last_gap(void **state) {
-    static text first, second, alone;
+    static request first, second, alone;
     (void)state;
     gap = 128;
     for (int n_members = 1; n_members <= 3; n_members += 2) {
         remove_root(NULL);
-        make_text(&first, 7, 300, 600);
+        make_request(&first, 7, 300, 600);
         run_in(n_members, 1, true, &first);
         second = first;
         for (int i = 0; i < first.n_made; i++) second.prompt[second.n_prompt++] = first.made[i];
@@ -478,18 +449,18 @@ static void a_reply_is_found_up_to_the_last_gap(void **state) {
 
 // The ring is lost in mid-text; the next one has other members, and the disks of the first.
 static void a_lost_ring_s_text_goes_on_at_the_last_checkpoint(void **state) {
-    static text t, alone;
+    static request t, alone;
     (void)state;
     is_one_disk = true;
     gap = 256;
-    make_text(&t, 9, 1000, 500);
+    make_request(&t, 9, 1000, 500);
     alone = t;
     run_in(1, 1, false, &alone);
     context w, then;
     kin_err err;
     bool busy = true;
     open_context(&w, 3, 1, true);
-    begin_text(&t, t.n_most);
+    begin_request(&t, t.n_most);
     submit(&w, &t);
     while (t.n_made < 300) assert_int_equal(kin_scheduler_step(w.s, &busy, &err), 0);
     assert_int_equal(kin_scheduler_settle(w.s, &err), 0);
@@ -534,7 +505,7 @@ static void harm_page(void *user, const char *path, const char *name) {
 }
 
 // Removes or damages the last part of a layer at the checkpoint behind the first n tokens; returns how many files it was.
-static int harm_part(const text *t, int n, int il, const char *member, bool damages) {
+static int harm_part(const request *t, int n, int il, const char *member, bool damages) {
     char dir[80];
     kin_prefix_pages *pages;
     kin_page_key key;
@@ -553,9 +524,9 @@ static int harm_part(const text *t, int n, int il, const char *member, bool dama
 #define harm_part(...) FROM_TEST(harm_part(__VA_ARGS__))
 
 static void without_all_states_an_earlier_checkpoint_is_used(void **state) {
-    static text t, alone;
+    static request t, alone;
     (void)state;
-    make_text(&t, 11, 1500, 20); // checkpoints at 1024 and 1472
+    make_request(&t, 11, 1500, 20); // checkpoints at 1024 and 1472
     alone = t;
     run_in(1, 1, false, &alone);
     for (int n_members = 1; n_members <= 3; n_members += 2) {
@@ -587,7 +558,7 @@ static void rename_disk(const char *from, const char *to) {
 #define rename_disk(...) FROM_TEST(rename_disk(__VA_ARGS__))
 
 // Returns the kind of checkpoint behind the first n tokens.
-static int kind_at(const text *t, int n) {
+static int kind_at(const request *t, int n) {
     uint8_t kinds[MAX_PROMPT / KIN_KV_CELLS];
     char dir[80];
     kin_prefix_pages *pages;
@@ -603,22 +574,22 @@ static int kind_at(const text *t, int n) {
 
 // Their states are never stored, so they wait for it for many steps.
 static void marks_at_gaps_evict_no_other_conversation(void **state) {
-    static text texts[3], longer;
+    static request texts[3], longer;
     context w;
     (void)state;
     has_no_disk = true;
     gap = 128;
     open_context(&w, 1, 1, true);
     for (int i = 0; i < 3; i++) {
-        make_text(&texts[i], 40 + i, 300, 5);
+        make_request(&texts[i], 40 + i, 300, 5);
         submit(&w, &texts[i]);
         run(&w);
     }
-    make_text(&longer, 50, 3000, 5);
+    make_request(&longer, 50, 3000, 5);
     submit(&w, &longer);
     run(&w);
     for (int i = 1; i < 3; i++) {
-        begin_text(&texts[i], 5);
+        begin_request(&texts[i], 5);
         submit(&w, &texts[i]);
         run(&w);
         assert_true(texts[i].n_cached >= end_of(&texts[i]));
@@ -627,11 +598,11 @@ static void marks_at_gaps_evict_no_other_conversation(void **state) {
 }
 
 static void checkpoints_of_a_disk_that_was_away_are_used_again(void **state) {
-    static text first, second;
+    static request first, second;
     (void)state;
-    make_text(&first, 21, 1500, 20);
+    make_request(&first, 21, 1500, 20);
     second = first;
-    add_tokens(&second, 22, 300);
+    request_add_tokens(&second, 22, 300);
     run_in(1, 1, true, &first);
     rename_disk("0", "away");
     run_in(1, 1, true, &second);
@@ -643,12 +614,12 @@ static void checkpoints_of_a_disk_that_was_away_are_used_again(void **state) {
 }
 
 static void a_lasting_checkpoint_stays_one_where_a_prompt_ends(void **state) {
-    static text first, second, third;
+    static request first, second, third;
     (void)state;
-    make_text(&first, 23, 700, 5);
+    make_request(&first, 23, 700, 5);
     third = second = first;
-    add_tokens(&first, 24, 300);
-    add_tokens(&second, 25, 300);
+    request_add_tokens(&first, 24, 300);
+    request_add_tokens(&second, 25, 300);
     run_in(1, 1, true, &first);
     run_in(1, 1, true, &second);
     const int n = end_of(&third);
@@ -678,18 +649,18 @@ static void set_output_norm(const float *weights, float *before) {
 
 // A sequence with a step without numbers is computed again from its beginning, and its states leave the disks.
 static void states_of_a_wrong_step_leave_the_disks(void **state) {
-    static text t, alone;
+    static request t, alone;
     float nan[64], good[64];
     kin_err err;
     bool busy = true;
     context w;
     (void)state;
     for (int i = 0; i < 64; i++) nan[i] = NAN;
-    make_text(&t, 19, 700, 40);
+    make_request(&t, 19, 700, 40);
     alone = t;
     run_in(1, 1, false, &alone);
     open_context(&w, 1, 1, true);
-    begin_text(&t, t.n_most);
+    begin_request(&t, t.n_most);
     submit(&w, &t);
     while (t.n_made < 20) assert_int_equal(kin_scheduler_step(w.s, &busy, &err), 0);
     kin_gguf_set_filled(kin_thread_ring_model(w.ring)->gguf); // otherwise the change of the file would end the sequence
@@ -707,11 +678,11 @@ static void states_of_a_wrong_step_leave_the_disks(void **state) {
 // ---- bytes
 
 static void the_disk_has_pages_and_the_states_of_checkpoints(void **state) {
-    static text t;
+    static request t;
     (void)state;
     for (int n = 1; n <= 2; n++) {
         remove_root(NULL);
-        make_text(&t, 13, n == 1 ? 700 : 2000, 1);
+        make_request(&t, 13, n == 1 ? 700 : 2000, 1);
         run_in(1, 1, true, &t);
         const int n_blocks = t.n_prompt / KIN_KV_CELLS;
         assert_int_equal(bytes_on_disk("0"), formula(n_blocks, n)); // near the end, and at the gap before
@@ -776,7 +747,7 @@ static void a_loaded_sequence_goes_on_at_states_only(void **state) {
     }
 }
 
-// Where less is left of the context than a window has, the last page still fits.
+// The last page fits even if the context has less room left than a window.
 static void pages_and_a_window_s_blocks_fit_apart(void **state) {
     const kin_kv_window window = {.size = 300, .n_blocks = 12, .n_most = 10};
     kin_kv_blocks *b;
@@ -857,7 +828,7 @@ static void parts_are_a_state_without_its_log(void **state) {
     kin_kv_close(kv);
 }
 
-// What a request leaves out, the next ones keep.
+// A page that one request leaves out is stored by a later one.
 static void large_states_are_kept_in_several_requests(void **state) {
     static const kin_device cpu;
     static kin_layer layers[10];

@@ -17,6 +17,7 @@
 #include "testkit/small_models.h"
 #include "testkit/thread_ring.h"
 #include "tests/place.h"
+#include "tests/small_request.h"
 
 // Two of three layers are recurrent: delta nets, or short convolutions.
 enum {
@@ -25,7 +26,6 @@ enum {
     N_EMBD = 64,
     N_CTX = 2048,
     N_BATCH = 64,
-    MAX_PROMPT = 600,
     MAX_MADE = 24,
 };
 
@@ -55,58 +55,6 @@ static int remove_model(void **state) {
 }
 
 // ---- sequences
-
-typedef struct request {
-    int32_t prompt[MAX_PROMPT], made[MAX_MADE];
-    int n_prompt, n_made, n_most, n_cached, n_ended;
-    uint64_t logits;             // hash of all its logits
-    const struct request *known; // its final output, from which drafts are made; NULL: no drafts
-    kin_rng rng;
-    kin_draft_source source;
-    kin_draft_counts drafts;
-    kin_generation_end how;
-    kin_generation *g;
-} request;
-
-static int32_t next(void *user, float *logits) {
-    request *t = user;
-    int32_t best = 0;
-    t->logits = kin_hash64(logits, N_VOCAB * sizeof *logits, t->logits);
-    if (t->n_made == t->n_most) return KIN_GENERATION_NO_TOKEN;
-    for (int32_t i = 1; i < N_VOCAB; i++) best = logits[i] > logits[best] ? i : best;
-    return t->made[t->n_made++] = best;
-}
-
-static void progress(void *user, int n_done, int n_cached) {
-    (void)n_done;
-    ((request *)user)->n_cached = n_cached;
-}
-
-static void ended(void *user, kin_generation_end how, const kin_err *why) {
-    request *t = user;
-    if (why) print_message("%s\n", why->text);
-    t->n_ended++;
-    t->how = how;
-}
-
-// Drafts as many tokens as allowed, each right in two of three cases, with branches.
-static void propose(void *user, const int32_t *tokens, int n, int most, kin_draft *out) {
-    request *t = user;
-    const int at = n - t->n_prompt;
-    (void)tokens;
-    *out = (kin_draft){.kind = KIN_DRAFT_ORACLE, .n = most};
-    for (int i = 0; i < out->n; i++) {
-        bool is_right = at + i < t->known->n_made && kin_rng_unit(&t->rng) < 0.67;
-        if (i > 1 && kin_rng_unit(&t->rng) < 0.1) out->skipped[i] = 1;
-        out->tokens[i] = is_right ? t->known->made[at + i] : (int32_t)(kin_rng_u64(&t->rng) % N_VOCAB);
-    }
-}
-
-// The first n_shared tokens are the same for all seeds.
-static void make_request(request *t, int seed, int n_shared, int n_prompt, int n_made) {
-    *t = (request){.n_prompt = n_prompt, .n_most = n_made};
-    for (int i = 0; i < n_prompt; i++) t->prompt[i] = ((i < n_shared ? 1 : seed) * (i + 7) * 37 + i / 3) % N_VOCAB;
-}
 
 typedef struct context {
     kin_thread_ring *ring;
@@ -141,14 +89,14 @@ static void close_context(context *w) {
 static void submit(context *w, request *t) {
     kin_generation_options o = {.prompt = t->prompt,
                                 .n_prompt = t->n_prompt,
-                                .next = next,
-                                .progress = progress,
+                                .next = request_next,
+                                .progress = request_progress,
                                 .drafts = t->known ? &t->source : NULL,
                                 .draft_counts = &t->drafts,
-                                .ended = ended,
+                                .ended = request_ended,
                                 .user = t};
     kin_err err;
-    t->source = (kin_draft_source){propose, t};
+    t->source = (kin_draft_source){request_propose, t};
     kin_rng_seed(&t->rng, 3);
     if (kin_scheduler_submit(w->s, &o, &t->g, &err) != 0) fail_msg("%s", err.text);
 }
@@ -186,7 +134,7 @@ enum { N_REQUESTS = 5 };
 static void check_beside_each_other(int n_members, int n_rounds, int n_ctx) {
     static request requests[N_REQUESTS], alone[N_REQUESTS];
     for (int i = 0; i < N_REQUESTS; i++) {
-        make_request(&requests[i], 3 + i, i % 2 ? 200 : 0, 210 + 3 * i, MAX_MADE - i);
+        request_make(&requests[i], 3 + i, i % 2 ? 200 : 0, 210 + 3 * i, MAX_MADE - i);
         run_alone(&requests[i], &alone[i]);
     }
     context w = open_context(n_members, n_rounds, n_ctx, 4);
@@ -216,7 +164,7 @@ static void sequences_that_were_preempted_are_the_same(void **state) {
 static void drafts_change_no_sequence(void **state) {
     static request t, alone;
     (void)state;
-    make_request(&t, 5, 0, 100, MAX_MADE);
+    request_make(&t, 5, 0, 100, MAX_MADE);
     run_alone(&t, &alone);
     for (int n_members = 1; n_members <= 3; n_members += 2) {
         request with = t;
@@ -236,7 +184,7 @@ static void drafts_change_no_sequence(void **state) {
 static void a_next_turn_begins_near_the_end_of_the_prompt(void **state) {
     static request first, second, third, alone;
     (void)state;
-    make_request(&first, 7, 0, 400, MAX_MADE);
+    request_make(&first, 7, 0, 400, MAX_MADE);
     context w = open_context(1, 1, N_CTX, 2);
     submit(&w, &first);
     run(&w);
@@ -263,7 +211,7 @@ static void a_third_prompt_begins_where_two_parted(void **state) {
     (void)state;
     context w = open_context(1, 1, N_CTX, 1);
     for (int i = 0; i < 3; i++) {
-        make_request(&requests[i], 11 + i, 300, 500, 4);
+        request_make(&requests[i], 11 + i, 300, 500, 4);
         run_alone(&requests[i], &alone);
         submit(&w, &requests[i]);
         run(&w);
