@@ -55,8 +55,9 @@ double kin_draft_block_gain(const kin_model *m, const kin_draft_block *b, uint64
     return (1 + ACCEPTED) / (1 + more + block / token);
 }
 
-uint64_t kin_draft_block_bytes(const kin_draft_block *b) {
-    uint64_t sum = 0;
-    for (int il = 0; il < b->view.hp.n_layer; il++) sum += kin_model_layer_bytes(&b->view, il);
-    return sum;
+bool kin_draft_block_fits(const kin_model *m, uint64_t bytes, uint64_t room, uint64_t fixed) {
+    const double left = room > fixed ? (double)(room - fixed) : 0, block = (double)bytes, weights = all_bytes(m);
+    if (block > (double)room / 10 || block > left / 2) return false;
+    if (weights <= left) return weights + block <= left;
+    return weights - left >= 4 * block;
 }

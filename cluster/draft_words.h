@@ -28,5 +28,7 @@ int kin_draft_words_read(const char *words, kin_draft_mode *mode, const char **f
 // memory: bytes for the model's weights.
 double kin_draft_block_gain(const kin_model *model, const kin_draft_block *block, uint64_t memory);
 
-// Returns the bytes of the block's weights in the file.
-uint64_t kin_draft_block_bytes(const kin_draft_block *block);
+// True if a draft block of so many bytes, which was not asked for, may share the memory with its model: it takes at most a tenth
+// of the room, and half of what the model's fixed memory (KV cache, buffers) leaves; weights that would all be in memory stay
+// there; and a model that is streamed reads at most a quarter more for it.
+bool kin_draft_block_fits(const kin_model *model, uint64_t bytes, uint64_t room, uint64_t fixed);

@@ -1,4 +1,5 @@
 #include "cluster/session.h"
+#include "engine/shard_memory.h"
 
 #include <errno.h>
 #include <limits.h>
@@ -202,13 +203,14 @@ static int plan_standalone(kin_session *s, const kin_session_options *o, kin_sha
     kin_err why;
     if (model_facts_of(s, o, so, &model, err) != 0 || kin_planner_open(&s->planner, &po, &model, &work, err) != 0)
         return KIN_FAIL;
-    if (so->memory && (double)so->memory < s->facts.memory_bytes) s->facts.memory_bytes = (double)so->memory;
-    s->facts.memory_bytes -= fmin((double)so->beside, s->facts.memory_bytes);
+    kin_device_facts facts = s->facts;
+    if (so->memory && (double)so->memory < facts.memory_bytes) facts.memory_bytes = (double)so->memory;
+    facts.memory_bytes -= fmin((double)so->beside, facts.memory_bytes);
     int *n_gpu = &so->windows.at[0].n_gpu_layers;
     if (may_use_gpu(s, o)) {
-        if (kin_planner_choose_standalone(s->planner, &s->facts, n_gpu, err) != 0) return KIN_FAIL;
+        if (kin_planner_choose_standalone(s->planner, &facts, n_gpu, err) != 0) return KIN_FAIL;
         if (*n_gpu == 0) kin_devices_close_gpu(&s->devices);
-    } else if (kin_planner_set_standalone(s->planner, &s->facts, *n_gpu, &why) != 0 && !o->dry_run) {
+    } else if (kin_planner_set_standalone(s->planner, &facts, *n_gpu, &why) != 0 && !o->dry_run) {
         kin_log(KIN_LOG_INFO, "no prediction: %s", why.text);
     }
     return 0;
@@ -283,9 +285,26 @@ int kin_session_find_devices(kin_session *s, const kin_session_options *o, kin_f
     return kin_planner_last(s->planner, facts, &plan) ? 0 : kin_err_set(err, "there is no plan for this model on this machine");
 }
 
+static void close_draft_block(kin_session *s, kin_shard_options *so, const char *why) {
+    kin_log(KIN_LOG_INFO, "no drafts by multi-token prediction: %s", why);
+    kin_mtp_drafter_close(s->mtp);
+    s->mtp = NULL;
+    so->beside = 0;
+}
+
+// A draft block that was not asked for must not keep a model from opening.
+static bool goes_without_block(kin_session *s, kin_shard_options *so, const kin_err *why) {
+    if (!s->mtp || s->draft == KIN_DRAFT_BLOCK || atomic_load(s->console->stop)) return false;
+    kin_planner_close(s->planner);
+    s->planner = NULL;
+    close_draft_block(s, so, why->text);
+    return true;
+}
+
 static int open_standalone(kin_session *s, const kin_session_options *o, kin_shard_options *so, kin_err *err) {
     int rc = open_shard(s, o, so, err);
     if (rc != 0 && goes_without_gpu(s, o, so, err)) rc = open_shard(s, o, so, err);
+    if (rc != 0 && goes_without_block(s, so, err)) rc = open_shard(s, o, so, err);
     if (rc != 0 || o->dry_run) return rc;
     if (kin_loopback_head_open(&s->alone, &s->model, s->shard, so->n_batch, err) != 0) return KIN_FAIL;
     s->head = s->alone.head;
@@ -358,72 +377,74 @@ static int open_draft_model(kin_session *s, const char *file, kin_shard_options 
     return 0;
 }
 
-// Returns how many bytes the draft block may take if it was not asked for: a tenth of the room, and what the model itself leaves.
-static uint64_t room_for_block(const kin_session *s, const kin_session_options *o, const kin_shard_options *so) {
-    const uint64_t room = kin_governor_room(o->memory), fixed = kin_shard_fixed_bytes(&s->model, so);
-    const uint64_t left = room > fixed ? (room - fixed) / 2 : 0;
-    return left < room / 10 ? left : room / 10;
+static kin_mtp_drafter_options mtp_options(const kin_session *s, const kin_session_options *o, const kin_shard_options *so) {
+    return (kin_mtp_drafter_options){.model = &s->model,
+                                     .devices = &s->devices,
+                                     .n_ctx = so->n_ctx,
+                                     .n_sequences = o->n_sequences,
+                                     .n_batch = so->n_batch < KIN_DRAFT_MODEL_BATCH ? so->n_batch : KIN_DRAFT_MODEL_BATCH,
+                                     .n_vocab = s->vocab ? kin_vocab_n_tokens(s->vocab) : s->model.hp.n_vocab,
+                                     .kv_type = so->kv_type,
+                                     .cache_dir = so->cache_dir,
+                                     .cache_cap = so->cache_cap,
+                                     .progress = so->progress};
 }
 
-// True if the file has a draft block that kin computes, that presumably pays, and whose weights leave room for the model.
-static bool is_block_worth(const kin_session *s, const kin_session_options *o, const kin_shard_options *so) {
-    const double worth = 1.05; // as in pure/plan/speculation.h
+// Returns how many times as fast the file's draft block presumably makes tokens; 0: kin does not compute it.
+static double gain_of_block(const kin_session *s, uint64_t room) {
     kin_draft_block block;
     kin_err why;
-    if (!kin_draft_block_is_in(&s->model)) return false;
     if (kin_draft_block_open(&block, &s->model, &why) != 0) {
         kin_log(KIN_LOG_INFO, "no drafts by multi-token prediction: %s", why.text);
-        return false;
+        return 0;
     }
-    const double gain = kin_draft_block_gain(&s->model, &block, kin_governor_room(o->memory));
-    const bool fits = kin_draft_block_bytes(&block) <= room_for_block(s, o, so);
-    if (gain >= worth && !fits)
-        kin_log(KIN_LOG_INFO,
-                "no drafts by multi-token prediction: the block would take more than a tenth of the memory; --draft mtp "
-                "uses it nevertheless");
+    const double gain = kin_draft_block_gain(&s->model, &block, room);
     kin_draft_block_close(&block);
-    return gain >= worth && fits;
+    return gain;
+}
+
+// True if drafts of the block presumably pay, and the model keeps the memory that it needs.
+static bool is_block_worth(const kin_session *s, const kin_session_options *o, const kin_shard_options *so, uint64_t bytes) {
+    const double worth = 1.05; // as in pure/plan/speculation.h
+    const uint64_t room = kin_governor_room(o->memory);
+    if (gain_of_block(s, room) < worth) return false;
+    if (kin_draft_block_fits(&s->model, bytes, room, kin_shard_fixed_bytes(&s->model, so))) return true;
+    kin_log(KIN_LOG_INFO, "no drafts by multi-token prediction: their block would take too much of the memory for the model; "
+                          "--draft mtp uses it nevertheless");
+    return false;
 }
 
 static int open_draft_block(kin_session *s, const kin_session_options *o, kin_shard_options *so, kin_err *err) {
-    kin_mtp_drafter_options m = {.model = &s->model,
-                                 .devices = &s->devices,
-                                 .n_ctx = so->n_ctx,
-                                 .n_sequences = o->n_sequences,
-                                 .n_batch = so->n_batch < KIN_DRAFT_MODEL_BATCH ? so->n_batch : KIN_DRAFT_MODEL_BATCH,
-                                 .n_vocab = s->vocab ? kin_vocab_n_tokens(s->vocab) : s->model.hp.n_vocab,
-                                 .kv_type = so->kv_type,
-                                 .cache_dir = so->cache_dir,
-                                 .cache_cap = so->cache_cap,
-                                 .progress = so->progress};
+    const kin_mtp_drafter_options m = mtp_options(s, o, so);
     if (kin_mtp_drafter_open(&s->mtp, &m, err) != 0) return KIN_FAIL;
     so->beside = kin_mtp_drafter_bytes(s->mtp);
     return 0;
 }
 
-// The block is optional: if it does not open, the model generates without it.
+// The block is optional: if it does not open, the model generates without it. A dry run only counts its memory.
 static void try_draft_block(kin_session *s, const kin_session_options *o, kin_shard_options *so) {
+    const kin_mtp_drafter_options m = mtp_options(s, o, so);
+    uint64_t bytes;
     kin_err err;
-    const uint64_t room = room_for_block(s, o, so);
-    if (open_draft_block(s, o, so, &err) == 0 && so->beside <= room) return;
-    kin_log(KIN_LOG_INFO, "no drafts by multi-token prediction: %s",
-            s->mtp ? "the block would take more than a tenth of the memory" : err.text);
-    kin_mtp_drafter_close(s->mtp);
-    s->mtp = NULL;
-    so->beside = 0;
+    if (!kin_draft_block_is_in(&s->model) || kin_mtp_drafter_needs(&m, &bytes, &err) != 0) return;
+    if (!is_block_worth(s, o, so, bytes)) return;
+    if (o->dry_run)
+        so->beside = bytes;
+    else if (open_draft_block(s, o, so, &err) != 0)
+        close_draft_block(s, so, err.text);
 }
 
 // Opens what computes drafts before the model's own shard, which gets the remaining memory.
 static int open_drafts(kin_session *s, const kin_session_options *o, const char *file, kin_shard_options *so, kin_err *err) {
-    if (s->draft == KIN_DRAFT_OFF) return 0;
+    if (s->draft == KIN_DRAFT_OFF || (file && o->dry_run)) return 0;
     if (file) return open_draft_model(s, file, so, err);
     const bool is_exact = !so->ggml_kernels && so->windows.at[0].n_gpu_layers == 0 && !may_use_gpu(s, o);
     if (s->draft == KIN_DRAFT_BLOCK && !is_exact)
         return kin_err_set(err,
                            "--draft mtp needs kin's own CPU kernels for all layers; give --gpu-layers 0, and no --kernels ggml");
-    if (s->draft == KIN_DRAFT_BLOCK) return open_draft_block(s, o, so, err);
-    const bool may_pay = is_exact && o->drafts && s->draft == KIN_DRAFT_AUTO && !(o->fleet.cluster && s->devices.gpu.backend);
-    if (may_pay && is_block_worth(s, o, so)) try_draft_block(s, o, so);
+    if (s->draft == KIN_DRAFT_BLOCK) return o->dry_run ? 0 : open_draft_block(s, o, so, err);
+    const bool drafts = (o->drafts || o->dry_run) && s->draft == KIN_DRAFT_AUTO;
+    if (drafts && is_exact && !(o->fleet.cluster && s->devices.gpu.backend)) try_draft_block(s, o, so);
     return 0;
 }
 
@@ -514,7 +535,7 @@ int kin_session_open(kin_session *s, const kin_session_options *o, int n_ctx, ki
     use_kv_disk(s, o, &so);
 
     if (open_devices(s, o, &so, err) != 0) return KIN_FAIL;
-    if (!o->dry_run && open_drafts(s, o, draft_file, &so, err) != 0) return KIN_FAIL;
+    if (open_drafts(s, o, draft_file, &so, err) != 0) return KIN_FAIL;
     kin_time measuring = kin_clock_now();
     if (needs_facts(s, o)) {
         int rc = measure_machine(s, o, err);

@@ -6,6 +6,7 @@
 #include "base/clock.h"
 #include "base/hash.h"
 #include "base/log.h"
+#include "engine/shard_memory.h"
 #include "model/draft_block.h"
 #include "model/embed.h"
 
@@ -48,10 +49,21 @@ struct kin_mtp_drafter {
 
 // ---- opening
 
-static int open_shard(kin_mtp_drafter *d, const kin_mtp_drafter_options *o, kin_err *err) {
+static size_t width(const kin_mtp_drafter *d) {
+    return (size_t)d->block.view.hp.n_embd;
+}
+
+// Sets the sizes that follow from the options.
+static void set_sizes(kin_mtp_drafter *d, const kin_mtp_drafter_options *o) {
+    const int n_sequences = o->n_sequences < N_SLOTS ? o->n_sequences : N_SLOTS;
+    d->n_slots = n_sequences + ENDED_SLOTS < N_SLOTS ? n_sequences + ENDED_SLOTS : N_SLOTS;
+    d->n_cells = o->n_ctx + (n_sequences > 0 ? n_sequences : 1) * KIN_KV_CELLS; // each sequence may end within a block
+    d->n_batch = o->n_batch > N_SLOTS ? o->n_batch : N_SLOTS;
+    d->n_vocab = o->n_vocab < o->model->hp.n_vocab ? o->n_vocab : o->model->hp.n_vocab;
+}
+
+static kin_shard_options shard_options(const kin_mtp_drafter *d, const kin_mtp_drafter_options *o) {
     kin_shard_options so = kin_shard_options_defaults(&d->block.view);
-    kin_devices devices = *o->devices;
-    memset(&devices.gpu, 0, sizeof devices.gpu);
     so.n_ctx = d->n_cells;
     so.n_batch = d->n_batch;
     so.kv_type = o->kv_type;
@@ -61,6 +73,33 @@ static int open_shard(kin_mtp_drafter *d, const kin_mtp_drafter_options *o, kin_
     so.cache_dir = o->cache_dir;
     so.cache_cap = o->cache_cap;
     so.progress = o->progress;
+    return so;
+}
+
+// Returns the bytes of states, logits, and the arrays of a pass.
+static uint64_t array_bytes(const kin_mtp_drafter *d) {
+    const uint64_t n_rows = (uint64_t)(d->n_slots + 3) * (uint64_t)d->n_batch,
+                   n_logits = N_SLOTS * (uint64_t)d->block.view.hp.n_vocab;
+    return (n_rows * width(d) + n_logits) * sizeof(float);
+}
+
+int kin_mtp_drafter_needs(const kin_mtp_drafter_options *o, uint64_t *bytes, kin_err *err) {
+    kin_mtp_drafter d = {0};
+    if (kin_draft_block_open(&d.block, o->model, err) != 0) return KIN_FAIL;
+    set_sizes(&d, o);
+    const kin_model *view = &d.block.view;
+    const kin_shard_options so = shard_options(&d, o);
+    *bytes = array_bytes(&d) + kin_shard_fixed_bytes(view, &so) - kin_shard_overhead_bytes(); // the program is there already
+    for (int il = 0; il < view->hp.n_layer; il++) *bytes += kin_model_layer_bytes(view, il);
+    if (d.block.has_output) *bytes += view->output->n_bytes;
+    kin_draft_block_close(&d.block);
+    return 0;
+}
+
+static int open_shard(kin_mtp_drafter *d, const kin_mtp_drafter_options *o, kin_err *err) {
+    kin_shard_options so = shard_options(d, o);
+    kin_devices devices = *o->devices;
+    memset(&devices.gpu, 0, sizeof devices.gpu);
     if (so.cache_dir && kin_weights_model_identity(o->model, &so.identity, err) != 0) return KIN_FAIL;
     so.identity = kin_hash64(&so.identity, sizeof so.identity, CACHE_SEED); // not the model's own cache file
     return kin_shard_open(&d->shard, &d->block.view, &devices, &so, err);
@@ -82,11 +121,7 @@ static int open_arrays(kin_mtp_drafter *d, kin_err *err) {
 int kin_mtp_drafter_open(kin_mtp_drafter **out, const kin_mtp_drafter_options *o, kin_err *err) {
     kin_mtp_drafter *d = *out = calloc(1, sizeof *d);
     if (!d) return kin_err_set(err, "out of memory");
-    const int n_sequences = o->n_sequences < N_SLOTS ? o->n_sequences : N_SLOTS;
-    d->n_slots = n_sequences + ENDED_SLOTS < N_SLOTS ? n_sequences + ENDED_SLOTS : N_SLOTS;
-    d->n_cells = o->n_ctx + (n_sequences > 0 ? n_sequences : 1) * KIN_KV_CELLS; // each sequence may end within a block
-    d->n_batch = o->n_batch > N_SLOTS ? o->n_batch : N_SLOTS;
-    d->n_vocab = o->n_vocab < o->model->hp.n_vocab ? o->n_vocab : o->model->hp.n_vocab;
+    set_sizes(d, o);
     d->kernels = o->devices->cpu.kernels ? o->devices->cpu.kernels : kin_kernels_choose(err);
     if (d->kernels && kin_draft_block_open(&d->block, o->model, err) == 0 && open_arrays(d, err) == 0) {
         if (open_shard(d, o, err) == 0) return 0;
@@ -116,15 +151,9 @@ void kin_mtp_drafter_close(kin_mtp_drafter *d) {
     free(d);
 }
 
-static size_t width(const kin_mtp_drafter *d) {
-    return (size_t)d->block.view.hp.n_embd;
-}
-
 uint64_t kin_mtp_drafter_bytes(const kin_mtp_drafter *d) {
-    const uint64_t states = (uint64_t)d->n_slots * (uint64_t)d->n_batch * width(d) * sizeof(float);
-    const uint64_t logits = N_SLOTS * (uint64_t)d->block.view.hp.n_vocab * sizeof(float);
     kin_shard_stats st = kin_shard_get_stats(d->shard);
-    return states + logits + st.kv_bytes + st.compute_bytes + st.weights.mapped_bytes + st.weights.cached_bytes +
+    return array_bytes(d) + st.kv_bytes + st.compute_bytes + st.weights.mapped_bytes + st.weights.cached_bytes +
            st.weights.packed_bytes;
 }
 
@@ -303,7 +332,7 @@ static int read_states(kin_mtp_drafter *d, slot *s, const kin_mtp_states *of, ki
     return d->n > 0 ? run(d, err) : 0;
 }
 
-// Where the new states do not continue the waiting ones: forgets what comes after their first position, or belongs to other
+// If the new states do not continue the waiting ones: drops all entries after their first position and those of other
 // tokens. Without the states in between, entries continue there.
 static void go_to(kin_mtp_drafter *d, slot *s, const kin_mtp_states *of) {
     const int next = s->first + s->n_states;

@@ -33,6 +33,10 @@ typedef struct kin_mtp_drafter_options {
     kin_progress progress;
 } kin_mtp_drafter_options;
 
+// Computes from the file's header how many bytes a drafter takes: what kin_mtp_drafter_bytes returns, or a little more. Fails as
+// kin_mtp_drafter_open does if the model has no such block, or one that kin does not compute.
+int kin_mtp_drafter_needs(const kin_mtp_drafter_options *options, uint64_t *bytes, kin_err *err);
+
 // Fails with a sentence if the model has no such block, or one that kin does not compute.
 int kin_mtp_drafter_open(kin_mtp_drafter **out, const kin_mtp_drafter_options *options, kin_err *err);
 void kin_mtp_drafter_close(kin_mtp_drafter *drafter); // NULL is allowed

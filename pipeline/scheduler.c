@@ -389,6 +389,10 @@ int kin_scheduler_set_head(kin_scheduler *s, kin_head *head, kin_err *err) {
     }
     kin_head_clear(head);
     s->head = head;
+    if (s->o.mtp && !s->o.inexact_drafts && !kin_head_is_exact(head))
+        kin_log(KIN_LOG_WARN,
+                "no drafts by multi-token prediction here: a device computes with ggml's kernels or on a GPU, where they "
+                "could change the text");
     return 0;
 }
 

@@ -38,6 +38,20 @@ share=$(sed -n 's/.*mtp: [0-9]* drafted, [0-9]* accepted (\([0-9]*\) %).*/\1/p' 
 check [ "${share:-0}" -ge 70 ]
 check [ "${share:-0}" -le 90 ]
 
+claim='auto uses the block where the model keeps its memory, and says so where it does not'
+export KIN_VERBOSE=1
+alone run -m "$model" -p "$prompt" -n 60 --temp 0 --ignore-eos --stats >"$dir/auto" 2>"$dir/auto.err"
+cp "$dir/head.log" "$dir/auto.log" && : >"$dir/head.log"
+says "$dir/auto.log" 'mtp: [1-9][0-9]* drafted, [1-9][0-9]* accepted'
+for memory in 20M 22M 24M; do # with 24M all weights are in memory, which they would not be beside the block
+    alone run -m "$model" -p "$prompt" -n 60 --temp 0 --ignore-eos --stats --memory $memory --ctx 512 --batch 16 >"$dir/tight" || fail "status $?"
+    same "$dir/auto" "$dir/tight"
+done
+says "$dir/head.log" 'no drafts by multi-token prediction: their block would take too much of the memory'
+check [ "$(grep -c 'mtp: [1-9][0-9]* drafted' "$dir/head.log")" -eq 0 ]
+check [ "$(grep -c 'too much of the memory' "$dir/head.log")" -eq 3 ]
+unset KIN_VERBOSE
+
 claim='a ring of three, in one round and in two'
 join anna
 join ben

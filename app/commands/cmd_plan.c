@@ -11,6 +11,7 @@
 #include "app/plan_draft.h"
 #include "app/plan_print.h"
 #include "cluster/session.h"
+#include "engine/shard_memory.h"
 #include "observe/facts_file.h"
 #include "sys/highs.h"
 
