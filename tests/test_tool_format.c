@@ -287,6 +287,19 @@ static void reasoning_comes_first_where_it_may(void **state) {
     expect(&rules, true, REPLIES("<think>Hm <tool_call> x</think>Yes.", "<think>Hm", "Yes.", H("time", "{}")));
 }
 
+#define CHANNEL_CALL "<|channel|>commentary to=functions.time json<|message|>{}"
+
+static void a_thought_that_the_prompt_began_ends_before_a_channel(void **state) {
+    (void)state;
+    kin_reply_rules rules = rules_of(KIN_CHAT_HARMONY, true);
+    rules.thinking = KIN_THINKING_BEGUN;
+    expect(&rules, true, REPLIES("Hm<|end|><|start|>assistant" CHANNEL_CALL));
+    expect(&rules, false, REPLIES("", "Hm", CHANNEL_CALL, " to=functions.time json<|message|>{}"));
+    rules.required = false;
+    expect(&rules, true, REPLIES("", "Hm", "<|end|><|start|>assistant<|channel|>final<|message|>Yes."));
+    expect(&rules, false, REPLIES("Hm<|end|>", "Hm<|end|><|start|>assistant<|channel|>final"));
+}
+
 static void a_response_format_holds_of_the_text(void **state) {
     (void)state;
     kin_reply_rules rules = {.thinking = KIN_THINKING_MAY_BEGIN, .schema = str("{\"type\":\"integer\"}")};
@@ -680,6 +693,7 @@ int main(void) {
         cmocka_unit_test(limits_of_length_leave_text_between_marks_free),
         cmocka_unit_test(with_auto_a_call_that_has_begun_is_valid),
         cmocka_unit_test(reasoning_comes_first_where_it_may),
+        cmocka_unit_test(a_thought_that_the_prompt_began_ends_before_a_channel),
         cmocka_unit_test(a_response_format_holds_of_the_text),
         cmocka_unit_test(llama_calls_are_told_from_other_json),
         cmocka_unit_test(mistral_calls_are_lists_or_have_labels),

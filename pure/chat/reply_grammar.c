@@ -438,8 +438,10 @@ static void put_root_rule(kin_reply_writer *w) {
 
 // ---- channels
 
-static void put_message_end(kin_reply_writer *w) {
+// A message's text and its end. If the reply may end within the text, a bracket remains open behind it.
+static void put_message_end(kin_reply_writer *w, bool may_end) {
     kin_reply_put_text_without(w, "<|end|>");
+    kin_reply_put(w, may_end ? "(" : "");
     kin_reply_put_mark(w, "<|end|><|start|>assistant");
 }
 
@@ -473,11 +475,13 @@ static int put_channel_rules(kin_reply_writer *w) {
     if (w->rules->schema.len == 0) kin_reply_put_text_without(w, "<|end|>");
     kin_reply_end_rule(w, "body");
     kin_reply_put_mark(w, "<|channel|>analysis<|message|>");
-    put_message_end(w);
+    put_message_end(w, false);
     kin_reply_end_rule(w, "thought");
     kin_reply_put_mark(w, "<|channel|>commentary<|message|>");
-    put_message_end(w);
+    put_message_end(w, false);
     kin_reply_end_rule(w, "preamble");
+    bool begun = w->rules->thinking == KIN_THINKING_BEGUN;
+    if (begun) put_message_end(w, may_end); // the prompt ends with the beginning of a thought
     kin_reply_put(w, w->rules->thinking == KIN_THINKING_NONE ? "" : "thought{0,16} ");
     kin_reply_put(w, has_calls ? "preamble{0,4} (" : "(");
     kin_reply_put(w, has_calls ? "calls" : "");
@@ -487,6 +491,7 @@ static int put_channel_rules(kin_reply_writer *w) {
         kin_reply_put(w, "body");
     }
     kin_reply_put(w, may_end ? ")?" : ")");
+    kin_reply_put(w, begun && may_end ? ")?" : "");
     kin_reply_end_rule(w, "root");
     return rc;
 }
