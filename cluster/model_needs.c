@@ -4,6 +4,7 @@
 #include <sys/mman.h>
 
 #include "engine/shard.h"
+#include "engine/shard_memory.h"
 #include "model/model.h"
 
 #ifndef MAP_NORESERVE

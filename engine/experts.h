@@ -18,7 +18,7 @@
 
 typedef struct kin_experts kin_experts;
 
-// Where the experts of a layer are. Expert i has the bytes [offset + i * stride, offset + i * stride + bytes) of each part.
+// Locations of a layer's experts. Expert i has the bytes [offset + i * stride, offset + i * stride + bytes) of each part.
 typedef struct kin_expert_part {
     int i_file; // of the stream
     uint64_t offset, stride, bytes;

@@ -4,7 +4,7 @@
 #include <string.h>
 #include <sys/mman.h>
 
-// Where the parts of a state are that are not its log.
+// The parts of a state other than its log.
 typedef struct bare_state {
     size_t n_history, n_matrices, matrix; // floats of the convolution's inputs; matrices, and floats of each
     size_t at, step;                      // the first matrix's place, and from each to the next

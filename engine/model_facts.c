@@ -1,4 +1,5 @@
 #include "engine/model_facts.h"
+#include "engine/shard_memory.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -11,6 +11,8 @@
 #include "base/units.h"
 #include "engine/border_log.h"
 #include "engine/governor.h"
+#include "engine/shard_graphs.h"
+#include "engine/shard_memory.h"
 #include "engine/stage.h"
 #include "kernels/kernels.h"
 #include "model/blocks.h"
@@ -22,27 +24,11 @@ enum {
     MAX_OUTPUT_ROWS = 32, // rows of logits computed at once, because a vocabulary is wide
     NODES_PER_LAYER = 96, // more than any family's layer needs
 
-    // Variants of the layers' graphs: window 0, 1, ... as a whole; or one block of a layer: BLOCK + BLOCKS_STEP * layer + block,
-    // where block ROUTE only chooses a feed-forward block's experts; or a range of a window's layers: LAYERS + LAYERS_STEP *
-    // first + end. Variants of the output's graphs: all tiles, or tile 0, 1, ...; PLAIN + these: without the norm
-    BLOCK = 1 << 10,
-    BLOCKS_STEP = KIN_MAX_LAYER_COMPUTE_BLOCKS + 1,
-    ROUTE = KIN_MAX_LAYER_COMPUTE_BLOCKS,
-    LAYERS = 1 << 26,
-    LAYERS_STEP = 1 << 12,
-    WHOLE = -1,
-    HIDDEN = -2, // only the norm
-    PLAIN = 1 << 20,
 };
 
-// The program itself, its libraries and small allocations. bench/pressure.sh: an unlimited run has 12.7 MiB that the OS cannot
-// reclaim, including some KV cache (Linux, no GPU).
-#define OVERHEAD_BYTES (16u << 20)
-
-// The graphs of one device, for its layers of each window.
+// The graphs of one device, for its kin_layer_range of each window.
 typedef struct layers_stage {
-    const kin_shard *shard;
-    bool on_gpu;
+    kin_layers_graphs graphs;
     kin_stage *stage; // NULL: no layers there
 } layers_stage;
 
@@ -102,16 +88,12 @@ struct kin_shard {
     float *tile;       // [MAX_OUTPUT_ROWS, n_vocab] logits of one tile of the vocabulary
 };
 
-kin_shard_options kin_shard_options_defaults(const kin_model *model) {
-    return (kin_shard_options){
-        .windows = kin_windows_one(0, model->hp.n_layer, 0),
-        .n_ctx = model->hp.n_ctx_train < 4096 ? model->hp.n_ctx_train : 4096,
-        .n_batch = 512,
-        .n_steps = 1,
-        .kv_type = GGML_TYPE_F16,
-        .flash = true,
-        .output = true,
-    };
+static int min_int(int a, int b) {
+    return a < b ? a : b;
+}
+
+static int max_int(int a, int b) {
+    return a > b ? a : b;
 }
 
 // ---- opening
@@ -120,89 +102,10 @@ static const kin_device *device_of_layer(const void *user, int il) {
     return kin_weights_device(user, il);
 }
 
-bool kin_shard_has_kernels(const kin_model *model, const kin_shard_options *o) {
-    kin_hparams hp = kin_share_hparams(&o->share, &model->hp);
-    return o->flash && !o->ggml_kernels && kin_ops_fit(&hp, o->kv_type);
-}
-
-// Only kin's kernels read keys and values through a table of blocks.
-static kin_kv_options kv_options(const kin_model *model, const kin_shard_options *o) {
-    kin_kv_options kv = {.windows = o->windows, .n_ctx = o->n_ctx, .type = o->kv_type};
-    if (kin_shard_has_kernels(model, o)) kv.window = kin_kv_window_of(&model->hp, o->n_ctx, o->n_batch, o->n_sequences);
-    return kv;
-}
-
-// Estimates ggml's compute buffer and work memory for the largest batch of a prompt.
-static uint64_t compute_estimate(const kin_model *model, const kin_shard_options *o, bool has_masks) {
-    kin_hparams own = kin_share_hparams(&o->share, &model->hp);
-    const kin_hparams *hp = &own;
-    uint64_t experts = (uint64_t)hp->n_ff_exp * (uint64_t)hp->n_expert_used, dense = (uint64_t)hp->n_ff;
-    uint64_t widest = dense > experts ? dense : experts, latents = 0;
-    // Activations in float32; the same quantized, for the products; two 16-bit masks.
-    uint64_t per_token = 4 * (5 * widest + 8 * (uint64_t)hp->n_embd) + 2 * widest;
-    // Queries, the same multiplied with the heads' matrices, attention's result by rows and by heads.
-    if (hp->latent.n_latent > 0)
-        latents = 3 * (uint64_t)hp->latent.n_latent + 2 * (uint64_t)(hp->latent.k_dim + hp->latent.n_rot);
-    per_token += 4 * (uint64_t)hp->n_head * latents;
-    per_token += 4 * 4 * (uint64_t)hp->n_input * (uint64_t)hp->n_layer; // of the head, of two steps, and in the graph
-    if (has_masks) per_token += (hp->window > 0 ? 8 : 4) * (uint64_t)o->n_ctx;
-    if (!o->flash) per_token += 8 * (uint64_t)hp->n_head * (uint64_t)o->n_ctx; // scores, before and after the softmax
-    return per_token * (uint64_t)o->n_batch;
-}
-
-// Without ggml's kernels there are no masks: kin's kernels use positions instead.
-uint64_t kin_shard_buffer_bytes(const kin_model *model, const kin_shard_options *o, bool on_gpu) {
-    kin_shard_options own = *o;
-    if (own.n_batch > own.n_ctx) own.n_batch = own.n_ctx;
-    return compute_estimate(model, &own, on_gpu || !kin_shard_has_kernels(model, o));
-}
-
-uint64_t kin_shard_overhead_bytes(void) {
-    return OVERHEAD_BYTES;
-}
-
-uint64_t kin_shard_kv_bytes(const kin_model *model, const kin_shard_options *o, int layer_begin, int layer_end, bool on_gpu) {
-    kin_kv_options kv = kv_options(model, o);
-    kv.windows = kin_windows_one(layer_begin, layer_end, on_gpu ? layer_end - layer_begin : 0);
-    return kin_kv_bytes(&model->hp, &kv);
-}
-
-static uint64_t cpu_kv_bytes(const kin_model *model, const kin_shard_options *o) {
-    kin_kv_options kv = kv_options(model, o);
-    for (int i = 0; i < kv.windows.n; i++) {
-        kv.windows.at[i].layer_end -= kv.windows.at[i].n_gpu_layers;
-        kv.windows.at[i].n_gpu_layers = 0;
-    }
-    kin_hparams hp = kin_share_hparams(&o->share, &model->hp);
-    return kin_kv_bytes(&hp, &kv);
-}
-
-// Whether hidden states are logged, from which lost layers are recomputed. Members of a group share each layer; layers without
-// pages would need the states before.
-static bool has_borders(const kin_model *model, const kin_shard_options *o) {
-    const kin_kv_options kv = kv_options(model, o);
-    return kin_share_is_whole(&o->share) && !kin_hparams_has_states(&model->hp) && kv.window.n_blocks == 0;
-}
-
-uint64_t kin_shard_border_bytes(const kin_model *model, const kin_shard_options *o) {
-    int n_batch = o->n_batch < o->n_ctx ? o->n_batch : o->n_ctx;
-    return o->kv_disk.dir && has_borders(model, o) ? kin_border_log_most_bytes(model->hp.n_embd, n_batch) : 0;
-}
-
-static bool is_alone(const kin_model *model, const kin_shard_options *o) {
-    return o->output && kin_share_is_whole(&o->share) && kin_windows_n_layers(&o->windows) == model->hp.n_layer;
-}
-
-uint64_t kin_shard_fixed_bytes(const kin_model *model, const kin_shard_options *o) {
-    uint64_t borders = is_alone(model, o) ? 0 : kin_shard_border_bytes(model, o);
-    uint64_t inputs = o->output && model->input_proj ? model->input_proj->n_bytes : 0; // the head reads it for each step
-    return cpu_kv_bytes(model, o) + kin_shard_buffer_bytes(model, o, false) + OVERHEAD_BYTES + borders + inputs;
-}
-
 // KV cache and buffers come first; weights get the rest. Refuses a context that cannot fit, and says what would be needed.
 static int plan_memory(kin_shard *s, kin_err *err) {
     const kin_shard_options *o = &s->o;
-    uint64_t memory = kin_governor_room(o->memory), kv_bytes = cpu_kv_bytes(s->model, o);
+    uint64_t memory = kin_governor_room(o->memory), kv_bytes = kin_shard_cpu_kv_bytes(s->model, o);
     s->fixed_bytes = kin_shard_fixed_bytes(s->model, o) + o->beside;
     if (s->fixed_bytes <= memory) {
         s->weights_budget = o->mode == KIN_STREAM_RESIDENT ? memory - s->fixed_bytes : UINT64_MAX;
@@ -282,94 +185,6 @@ static bool supports_flash(const kin_shard *s, const kin_device *device) {
     return true;
 }
 
-static int block_variant(int il, int block) {
-    return BLOCK + BLOCKS_STEP * il + block;
-}
-
-static struct ggml_tensor *build_block(kin_graph *g, struct ggml_tensor *x, int il, int block) {
-    if (block == ROUTE) return kin_block_route(g, il, x);
-    if (block == 0) return kin_block_attention(g, il, x);
-    if (kin_layer_of(g->hp, il).has_experts) return kin_block_ffn(g, il, x);
-    return block == 1 ? kin_block_ffn_in(g, il, x) : kin_block_ffn_out(g, il, x);
-}
-
-static int min_int(int a, int b) {
-    return a < b ? a : b;
-}
-
-static int max_int(int a, int b) {
-    return a > b ? a : b;
-}
-
-// A range of a window's layers.
-typedef struct layers {
-    int begin, end;
-} layers;
-
-// Restricts a range to the layers that the window has on the GPU, or on the CPU.
-static layers layers_on(const kin_window *window, layers of, bool on_gpu) {
-    int gpu_begin = kin_window_gpu_begin(window);
-    if (on_gpu && of.begin < gpu_begin) of.begin = gpu_begin;
-    if (!on_gpu && of.end > gpu_begin) of.end = gpu_begin;
-    return of;
-}
-
-static layers all_layers(const kin_window *window) {
-    return (layers){window->layer_begin, window->layer_end};
-}
-
-static const kin_window *window_with(const kin_shard *s, int il) {
-    const kin_window *w = s->o.windows.at;
-    while (il < w->layer_begin || il >= w->layer_end) w++;
-    return w;
-}
-
-static int layers_variant(const kin_shard *s, int i_window, layers of) {
-    const kin_window *w = &s->o.windows.at[i_window];
-    return of.begin == w->layer_begin && of.end == w->layer_end ? i_window : LAYERS + LAYERS_STEP * of.begin + of.end;
-}
-
-static struct ggml_tensor *build_layers(const void *user, kin_graph *g, struct ggml_tensor *x, int variant) {
-    const layers_stage *ls = user;
-    bool is_some = variant >= LAYERS;
-    if (variant >= BLOCK && !is_some) return build_block(g, x, (variant - BLOCK) / BLOCKS_STEP, (variant - BLOCK) % BLOCKS_STEP);
-    layers of = {(variant - LAYERS) / LAYERS_STEP, (variant - LAYERS) % LAYERS_STEP};
-    const kin_window *window = is_some ? window_with(ls->shard, of.begin) : &ls->shard->o.windows.at[variant];
-    of = layers_on(window, is_some ? of : all_layers(window), ls->on_gpu);
-    for (int il = of.begin; il < of.end; il++) x = kin_block_layer(g, il, x);
-    return x;
-}
-
-// x: [n_embd, n] -> logits [n_vocab, n], or those of one tile of the vocabulary
-static struct ggml_tensor *build_output(const void *user, kin_graph *g, struct ggml_tensor *x, int variant) {
-    const kin_shard *s = user;
-    int n_tiles = kin_weights_n_tiles(s->weights);
-    if (variant >= PLAIN + WHOLE)
-        variant -= PLAIN;
-    else
-        x = kin_block_norm(g, x, kin_weights_output_norm(s->weights)); // [n_embd, n]
-    if (variant == HIDDEN) return x;
-    if (variant != WHOLE) return kin_block_output(g, kin_weights_tile(s->weights, variant), x);
-    if (n_tiles == 1) return kin_block_output(g, kin_weights_tile(s->weights, 0), x);
-
-    struct ggml_tensor *logits = ggml_new_tensor_2d(g->ctx, GGML_TYPE_F32, g->hp->n_vocab, x->ne[1]);
-    ggml_set_input(logits); // is allocated from the start
-    size_t offset = 0;
-    for (int i = 0; i < n_tiles; i++) {
-        struct ggml_tensor *tile = kin_block_output(g, kin_weights_tile(s->weights, i), x); // [n_rows, n]
-        struct ggml_tensor *to = ggml_view_2d(g->ctx, logits, tile->ne[0], tile->ne[1], logits->nb[1], offset);
-        ggml_build_forward_expand(g->gf, g->kernels ? kin_op_copy(g, tile, to) : ggml_cpy(g->ctx, tile, to));
-        offset += (size_t)tile->ne[0] * sizeof(float);
-    }
-    return logits;
-}
-
-static int n_layers_on(const layers_stage *ls, int i_window) {
-    const kin_window *window = &ls->shard->o.windows.at[i_window];
-    layers of = layers_on(window, all_layers(window), ls->on_gpu);
-    return of.end - of.begin;
-}
-
 static int open_stage(kin_shard *s, layers_stage *ls, bool on_gpu, kin_err *err) {
     const kin_hparams *hp = &s->hp;
     const kin_device *device = on_gpu ? &s->devices.gpu : &s->devices.cpu;
@@ -383,16 +198,16 @@ static int open_stage(kin_shard *s, layers_stage *ls, bool on_gpu, kin_err *err)
         .kernels = device->kernels,
         .n_threads = s->devices.n_threads,
     };
-    *ls = (layers_stage){.shard = s, .on_gpu = on_gpu};
+    *ls = (layers_stage){.graphs = {.windows = &s->o.windows, .on_gpu = on_gpu}};
     int most = 0;
-    for (int i = 0; i < s->o.windows.n; i++) most = n_layers_on(ls, i) > most ? n_layers_on(ls, i) : most;
+    for (int i = 0; i < s->o.windows.n; i++) most = max_int(most, kin_layers_graphs_n(&ls->graphs, i));
     if (most == 0) return 0;
     size_t n_nodes = (size_t)most * (size_t)(NODES_PER_LAYER + 2 * hp->n_expert_used) + 32;
-    if (kin_stage_open(&ls->stage, device, &proto, n_nodes, build_layers, ls, err) != 0) return KIN_FAIL;
+    if (kin_stage_open(&ls->stage, device, &proto, n_nodes, kin_build_layers, &ls->graphs, err) != 0) return KIN_FAIL;
     for (int i = 0; i < s->o.windows.n; i++) {
         kin_stage_shape largest = {
             .variant = i, .n_tokens = s->o.n_batch, .n_kv = kin_kv_n_cells(s->o.n_ctx), .n_out = s->o.n_batch};
-        if (n_layers_on(ls, i) == 0) continue;
+        if (kin_layers_graphs_n(&ls->graphs, i) == 0) continue;
         if (kin_stage_reserve(ls->stage, largest, err) != 0) return KIN_FAIL;
         largest.n_tokens = largest.n_out = 1; // a single token's attention may be split, which takes scratch
         if (kin_stage_reserve(ls->stage, largest, err) != 0) return KIN_FAIL;
@@ -405,8 +220,8 @@ static int open_output(kin_shard *s, kin_err *err) {
     const kin_device *device = output_on_gpu(s) ? &s->devices.gpu : &s->devices.cpu;
     kin_graph proto = {.hp = &s->model->hp, .kernels = device->kernels};
     size_t n_nodes = 32 + 4 * (size_t)kin_weights_n_tiles(s->weights);
-    if (kin_stage_open(&s->output, device, &proto, n_nodes, build_output, s, err) != 0) return KIN_FAIL;
-    kin_stage_shape largest = {.variant = WHOLE, .n_tokens = MAX_OUTPUT_ROWS, .n_out = MAX_OUTPUT_ROWS};
+    if (kin_stage_open(&s->output, device, &proto, n_nodes, kin_build_output, s->weights, err) != 0) return KIN_FAIL;
+    kin_stage_shape largest = {.variant = KIN_VARIANT_WHOLE, .n_tokens = MAX_OUTPUT_ROWS, .n_out = MAX_OUTPUT_ROWS};
     return kin_stage_reserve(s->output, largest, err);
 }
 
@@ -451,7 +266,7 @@ static bool has_parallel_layers(const kin_hparams *hp) {
 
 static int open_window_tables(kin_shard *s, kin_err *err) {
     const size_t n_batch = (size_t)s->o.n_batch, n_blocks = (size_t)kin_kv_n_cells(s->o.n_ctx) / KIN_KV_CELLS;
-    if (kv_options(s->model, &s->o).window.n_blocks == 0) return 0;
+    if (kin_shard_kv_options(s->model, &s->o).window.n_blocks == 0) return 0;
     s->window_tables = malloc(n_batch * n_blocks * sizeof *s->window_tables);
     s->window_table = malloc(n_batch * sizeof *s->window_table);
     s->out_window_table = malloc(n_batch * sizeof *s->out_window_table);
@@ -548,7 +363,7 @@ static int open_shard(kin_shard *s, kin_err *err) {
     if (!s->logit_kernels) return KIN_FAIL;
     if (plan_memory(s, err) != 0 || open_inputs(s, err) != 0 || open_weights(s, err) != 0) return KIN_FAIL;
 
-    kin_kv_options kv = kv_options(s->model, o);
+    kin_kv_options kv = kin_shard_kv_options(s->model, o);
     if (kin_kv_open(&s->kv, &s->hp, &kv, device_of_layer, s->weights, err) != 0) return KIN_FAIL;
     fill_layers(s);
 
@@ -764,7 +579,7 @@ static void open_pages(kin_shard *s) {
     kin_err err;
     if (s->pages || !s->o.kv_disk.dir) return;
     kin_border_rows rows = {.n_embd = s->hp.n_embd, .n_batch = s->o.n_batch, .wire = s->o.wire};
-    if (!has_borders(s->model, &s->o)) rows.n_embd = 0;
+    if (!kin_shard_has_borders(s->model, &s->o)) rows.n_embd = 0;
     if (make_variant(s, variant, &err) == 0 && kin_kv_pages_open(&s->pages, s->kv, &rows, &s->o.kv_disk, variant, &err) == 0)
         return;
     kin_log(KIN_LOG_WARN, "the on-disk KV cache is disabled: %s", err.text);
@@ -790,7 +605,8 @@ int kin_shard_pages(kin_shard *s, const kin_batch *batch, kin_err *err) {
 // Before a feed-forward block with experts, by ggml's kernels: runs its router, and brings the chosen experts into memory.
 static int fetch_experts(kin_shard *s, int il, kin_stage_shape shape, const kin_stage_inputs *in, kin_err *err) {
     if (s->devices.cpu.kernels) return 0;
-    kin_stage_shape route = {.variant = block_variant(il, ROUTE), .n_tokens = shape.n_tokens, .n_out = shape.n_tokens};
+    kin_stage_shape route = {
+        .variant = kin_variant_of_block(il, KIN_VARIANT_ROUTE), .n_tokens = shape.n_tokens, .n_out = shape.n_tokens};
     if (kin_stage_run(s->cpu.stage, route, in, s->chosen, err) != 0) return KIN_FAIL;
     kin_weights_fetch_experts(s->weights, il, s->chosen, (size_t)shape.n_tokens * (size_t)s->model->hp.n_expert_used);
     return 0;
@@ -820,7 +636,7 @@ static int run_experts(kin_shard *s, int il, kin_stage_shape shape, const kin_st
 // Runs one block with its weights acquired: in->x -> y; the two may be the same memory.
 static int run_block(kin_shard *s, int il, int block, kin_stage_shape shape, const kin_stage_inputs *in, float *y, kin_err *err) {
     int number = kin_weights_compute_block(s->weights, il) + block;
-    shape.variant = block_variant(il, block);
+    shape.variant = kin_variant_of_block(il, block);
     if (kin_weights_acquire(s->weights, number, err) != 0) return KIN_FAIL;
     int rc = block == 1 && kin_layer_of(&s->hp, il).has_experts ? run_experts(s, il, shape, in, y, err)
                                                                 : kin_stage_run(s->cpu.stage, shape, in, y, err);
@@ -863,8 +679,8 @@ static int run_layer(kin_shard *s, int il, kin_stage_shape shape, const kin_stag
     return run_block(s, il, 2, ffn, &ffn_in, y, err);
 }
 
-static int run_cpu(kin_shard *s, layers of, kin_stage_shape shape, bool with_output, const kin_stage_inputs *in, float *y,
-                   kin_err *err) {
+static int run_cpu(kin_shard *s, kin_layer_range of, kin_stage_shape shape, bool with_output, const kin_stage_inputs *in,
+                   float *y, kin_err *err) {
     const bool by_block = kin_weights_begin(s->weights, kin_weights_compute_block(s->weights, of.begin), with_output);
     if (!by_block && expert_rows(s) >= shape.n_tokens) return kin_stage_run(s->cpu.stage, shape, in, y, err);
     kin_stage_inputs layer_in = *in;
@@ -935,7 +751,7 @@ static void fill_rows(kin_shard *s, const step *st, bool plain, bool masks, kin_
     in->out.window_tables = s->window_tables ? s->out_window_table : s->out_table;
 }
 
-static int run_on_devices(kin_shard *s, const step *st, int i_window, layers of, int n_out, const float *x, float *y,
+static int run_on_devices(kin_shard *s, const step *st, int i_window, kin_layer_range of, int n_out, const float *x, float *y,
                           kin_err *err) {
     const kin_batch *batch = &st->batch;
     const kin_window *window = &s->o.windows.at[i_window];
@@ -944,12 +760,12 @@ static int run_on_devices(kin_shard *s, const step *st, int i_window, layers of,
     in.inputs = st->inputs;
     in.window_mask = s->window_mask;
     in.out_window_mask = s->out_window_mask;
-    layers on_cpu = layers_on(window, of, false), on_gpu = layers_on(window, of, true);
+    kin_layer_range on_cpu = kin_layers_on(window, of, false), on_gpu = kin_layers_on(window, of, true);
     bool cpu = on_cpu.begin < on_cpu.end, gpu = on_gpu.begin < on_gpu.end;
     bool plain = cpu && s->devices.cpu.kernels;
     if (n_out < batch->n_tokens) in.out_rows = st->out;
     fill_rows(s, st, plain, gpu || !plain, &in);
-    kin_stage_shape shape = {.variant = layers_variant(s, i_window, of),
+    kin_stage_shape shape = {.variant = kin_variant_of_layers(&s->o.windows, i_window, of),
                              .n_tokens = batch->n_tokens,
                              .n_kv = st->n_kv,
                              .n_out = gpu ? batch->n_tokens : n_out};
@@ -964,9 +780,10 @@ static int run_on_devices(kin_shard *s, const step *st, int i_window, layers of,
     return kin_stage_run(s->gpu.stage, shape, &in, y, err);
 }
 
-// x // f32 [n_tokens, n_embd] before layers of a window -> y // f32 [n_out, n_embd] after them. Fails if the model's files were
-// modified, so that results of such weights are never passed on or stored.
-static int run_layers(kin_shard *s, const step *st, int i_window, layers of, int n_out, const float *x, float *y, kin_err *err) {
+// x // f32 [n_tokens, n_embd] before kin_layer_range of a window -> y // f32 [n_out, n_embd] after them. Fails if the model's
+// files were modified, so that results of such weights are never passed on or stored.
+static int run_layers(kin_shard *s, const step *st, int i_window, kin_layer_range of, int n_out, const float *x, float *y,
+                      kin_err *err) {
     int rc = run_on_devices(s, st, i_window, of, n_out, x, y, err);
     if (kin_weights_check_experts(s->weights, err) != 0) rc = KIN_FAIL;
     return kin_gguf_check_files(s->model->gguf, err) == 0 ? rc : KIN_FAIL; // its error is more specific than a failed read
@@ -996,17 +813,17 @@ int kin_shard_run(kin_shard *s, int number, int i_window, const float *x, float 
     int n_out = is_last ? kin_batch_n_out(&st->batch) : st->batch.n_tokens;
     copy_later(s, st, i_window);
     s->steps[number].n_run = i_window + 1;
-    if (run_layers(s, st, i_window, all_layers(window), n_out, x, y, err) != 0) return KIN_FAIL;
+    if (run_layers(s, st, i_window, kin_layers_of_window(window), n_out, x, y, err) != 0) return KIN_FAIL;
     if (is_last) return 0;
     open_pages(s);
     pass_border(s, st, window->layer_end, y);
     return 0;
 }
 
-// ---- layers of a lost device
+// ---- kin_layer_range of a lost device
 
 // Recomputes at most n_batch tokens whose cells are assigned.
-static int compute_some(kin_shard *s, layers of, int32_t seq, int pos, int n, float *x, kin_err *err) {
+static int compute_some(kin_shard *s, kin_layer_range of, int32_t seq, int pos, int n, float *x, kin_err *err) {
     step *st = &s->steps[s->o.n_steps];
     st->batch = (kin_batch){.n_tokens = n, .pos = st->pos, .seq = st->seq, .n_out = n, .no_output = true};
     for (int i = 0; i < n; i++) {
@@ -1017,7 +834,7 @@ static int compute_some(kin_shard *s, layers of, int32_t seq, int pos, int n, fl
     note_cells(s, st);
     for (int i = 0; i < s->o.windows.n; i++) {
         const kin_window *w = &s->o.windows.at[i];
-        layers own = {max_int(of.begin, w->layer_begin), min_int(of.end, w->layer_end)};
+        kin_layer_range own = {max_int(of.begin, w->layer_begin), min_int(of.end, w->layer_end)};
         if (own.begin < own.end && run_layers(s, st, i, own, n, x, x, err) != 0) return KIN_FAIL;
     }
     return 0;
@@ -1029,7 +846,7 @@ static int compute_layers(void *user, int layer_begin, int layer_end, int32_t se
     for (int at = 0, some; at < n; at += some) {
         some = min_int(n - at, s->o.n_batch);
         float *x_some = x + (size_t)at * (size_t)s->hp.n_embd;
-        if (compute_some(s, (layers){layer_begin, layer_end}, seq, pos + at, some, x_some, err) != 0) return KIN_FAIL;
+        if (compute_some(s, (kin_layer_range){layer_begin, layer_end}, seq, pos + at, some, x_some, err) != 0) return KIN_FAIL;
     }
     return 0;
 }
@@ -1045,8 +862,8 @@ void kin_shard_put_border(kin_shard *s, int il, const kin_page_request *request,
     kin_kv_pages_put_border(s->pages, il, request, x);
 }
 
-// Computes one tile: x // f32 [n, n_embd] -> its part of logits // f32 [n, n_vocab], from column `at` on. base: PLAIN, or 0 with
-// the norm
+// Computes one tile: x // f32 [n, n_embd] -> its part of logits // f32 [n, n_vocab], from column `at` on. base:
+// KIN_VARIANT_PLAIN, or 0 with the norm
 static int output_tile(kin_shard *s, int base, int i_tile, size_t at, int n, const float *x, float *logits, kin_err *err) {
     size_t n_embd = (size_t)s->model->hp.n_embd, n_vocab = (size_t)s->model->hp.n_vocab;
     size_t width = (size_t)kin_weights_tile(s->weights, i_tile)->ne[1];
@@ -1082,7 +899,7 @@ static int output_of(kin_shard *s, int base, int n, const float *x, float *logit
     size_t n_embd = (size_t)s->model->hp.n_embd, n_vocab = (size_t)s->model->hp.n_vocab;
     for (int done = 0; done < n; done += MAX_OUTPUT_ROWS) {
         int rows = min_int(n - done, MAX_OUTPUT_ROWS);
-        kin_stage_shape shape = {.variant = base + WHOLE, .n_tokens = rows, .n_out = rows};
+        kin_stage_shape shape = {.variant = base + KIN_VARIANT_WHOLE, .n_tokens = rows, .n_out = rows};
         kin_stage_inputs in = {.x = x + (size_t)done * n_embd};
         if (kin_stage_run(s->output, shape, &in, logits + (size_t)done * n_vocab, err) != 0) return KIN_FAIL;
     }
@@ -1104,7 +921,7 @@ int kin_shard_output(kin_shard *s, int n, const float *x, float *logits, kin_err
 }
 
 int kin_shard_project(kin_shard *s, int n, const float *hidden, float *logits, kin_err *err) {
-    return compute_output(s, PLAIN, n, hidden, logits, err);
+    return compute_output(s, KIN_VARIANT_PLAIN, n, hidden, logits, err);
 }
 
 int kin_shard_hidden(kin_shard *s, int n, const float *x, float *hidden, kin_err *err) {
@@ -1112,7 +929,7 @@ int kin_shard_hidden(kin_shard *s, int n, const float *x, float *hidden, kin_err
     size_t n_embd = (size_t)s->model->hp.n_embd;
     for (int done = 0; done < n; done += MAX_OUTPUT_ROWS) {
         int rows = min_int(n - done, MAX_OUTPUT_ROWS);
-        kin_stage_shape shape = {.variant = HIDDEN, .n_tokens = rows, .n_out = rows};
+        kin_stage_shape shape = {.variant = KIN_VARIANT_HIDDEN, .n_tokens = rows, .n_out = rows};
         kin_stage_inputs in = {.x = x + (size_t)done * n_embd};
         if (kin_stage_run(s->output, shape, &in, hidden + (size_t)done * n_embd, err) != 0) return KIN_FAIL;
     }
@@ -1124,7 +941,7 @@ void kin_shard_clear(kin_shard *s) {
 }
 
 kin_shard_stats kin_shard_get_stats(const kin_shard *s) {
-    kin_kv_options kv = kv_options(s->model, &s->o);
+    kin_kv_options kv = kin_shard_kv_options(s->model, &s->o);
     kin_shard_stats stats = {
         .weights = kin_weights_get_stats(s->weights),
         .kv_bytes = kin_kv_bytes(&s->hp, &kv),
@@ -1141,7 +958,7 @@ kin_shard_stats kin_shard_get_stats(const kin_shard *s) {
 // sums take.
 static uint64_t message_bytes(const kin_shard *s) {
     size_t n_values = (size_t)s->o.n_batch * (size_t)s->hp.n_embd, step = n_values * sizeof(float);
-    if (is_alone(s->model, &s->o)) return 0;
+    if (kin_shard_is_whole(s->model, &s->o)) return 0;
     return 3 * step + kin_tls_output_bytes(step) + (s->o.sum.bytes ? s->o.sum.bytes(s->o.share.n_ranks, n_values) : 0);
 }
 

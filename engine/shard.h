@@ -14,44 +14,13 @@
 #include <stdbool.h>
 
 #include "engine/device.h"
-#include "engine/kv.h"
 #include "engine/kv_pages.h"
+#include "engine/shard_options.h"
 #include "engine/weights.h"
 #include "model/graph.h"
 #include "model/model.h"
-#include "model/share.h"
-#include "pure/plan/sliding_window.h"
-#include "pure/plan/window.h"
 
 typedef struct kin_shard kin_shard;
-
-typedef struct kin_shard_options {
-    kin_windows windows;
-    kin_share share;            // of each layer, in a group of devices; zeros: whole layers. Not combined with GPU layers
-    kin_sum sum;                // with a share: adds up the results of the group's devices
-    int n_ctx;                  // in KV cache cells
-    int n_batch;                // maximum tokens per step
-    int n_steps;                // maximum steps in flight
-    int n_sequences;            // for whose windows windowed layers have room; 0: they keep the whole context (kv_window.h)
-    enum ggml_type kv_type;     // GGML_TYPE_F16 or GGML_TYPE_Q8_0
-    kin_activation_type wire;   // format of hidden states sent to other devices
-    bool flash;                 // use the fused attention operator if every device has it
-    bool ggml_kernels;          // CPUs compute with ggml's kernels only
-    bool output;                // also hold the output layer (the head's shard does)
-    const char *cache_dir;      // folder of the prepacked cache; NULL: none
-    uint64_t cache_cap;         // bytes for all caches in it; 0: a fifth of the disk
-    kin_kv_disk kv_disk;        // where pages of the KV cache are kept; dir NULL: nowhere
-    uint64_t identity;          // of the model's content; 0: unknown, derived from samples of the file
-    uint64_t memory;            // bytes for everything: weights, KV cache, buffers; 0: what the machine can spare
-    uint64_t beside;            // the part of `memory` used outside this shard, by a draft model
-    kin_stream_mode mode;       // how weights that do not fit are read
-    kin_sliding_window sliding; // with KIN_STREAM_RESIDENT: read all weights through such a window, for comparison
-    const kin_arrival *arrival; // for weights that are not in the files yet, borrowed until close; NULL: all are
-    kin_progress progress;
-    void *progress_user;
-} kin_shard_options;
-
-kin_shard_options kin_shard_options_defaults(const kin_model *model);
 
 // Opens weights, KV cache and compute buffers. KV cache and buffers are allocated first; the weights get the remaining memory,
 // and those that do not fit are streamed. Fails if the rest is too small even for streaming (the error has the numbers). With an
@@ -65,22 +34,9 @@ void kin_shard_close(kin_shard *shard);
 int kin_shard_prepack(const kin_model *model, const kin_devices *devices, const kin_shard_options *options,
                       const kin_windows *but, const atomic_bool *stop, kin_packed **held, kin_err *err);
 
-// True if CPUs that have kin's kernels use them for this model.
-bool kin_shard_has_kernels(const kin_model *model, const kin_shard_options *options);
-
 // True if a row's bits never depend on which other rows are in the step: kin's kernels multiply with all weights present so far.
 // Otherwise some weights use ggml's kernels, whose results depend on the number of rows.
 bool kin_shard_is_exact(const kin_shard *shard);
-
-// Return what a shard reserves before weights get memory: the compute buffers of its CPU layers or of its GPU layers; the program
-// itself; the hidden states that a ring member holds until they are on its disk (engine/border_log.h); and the sum of all these
-// with the KV cache, for the CPU. And the KV cache of some layers, which are on the CPU or on the GPU.
-uint64_t kin_shard_buffer_bytes(const kin_model *model, const kin_shard_options *options, bool on_gpu);
-uint64_t kin_shard_overhead_bytes(void);
-uint64_t kin_shard_border_bytes(const kin_model *model, const kin_shard_options *options);
-uint64_t kin_shard_fixed_bytes(const kin_model *model, const kin_shard_options *options);
-uint64_t kin_shard_kv_bytes(const kin_model *model, const kin_shard_options *options, int layer_begin, int layer_end,
-                            bool on_gpu);
 
 int kin_shard_n_windows(const kin_shard *shard);
 

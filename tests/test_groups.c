@@ -13,6 +13,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "engine/shard_memory.h"
 #include "testkit/golden.h"
 #include "testkit/head_eval.h"
 #include "testkit/logits.h"

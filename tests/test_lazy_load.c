@@ -1,6 +1,7 @@
 // Engine instances opened while their weights are still in flight: they open with the first window, wait for the weights that
 // they need, and compute the same bits as with the whole model.
 #define SMALL_MODEL_MIX "q4_0" // a type that many CPUs pack
+#include "engine/shard_memory.h"
 #include "tests/small_model.h"
 
 #include <pthread.h>

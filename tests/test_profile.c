@@ -17,6 +17,7 @@
 #include "engine/kv.h"
 #include "engine/model_facts.h"
 #include "engine/profile.h"
+#include "engine/shard_memory.h"
 #include "engine/throughput_benchmark.h"
 #include "pure/plan/device_time.h"
 #include "sys/disk.h"

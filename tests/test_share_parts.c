@@ -13,6 +13,7 @@
 #include <unistd.h>
 
 #include "engine/packed.h"
+#include "engine/shard_memory.h"
 #include "fetch/lazy_load.h"
 #include "fetch/missing_chunks.h"
 #include "model/manifest.h"

@@ -1,0 +1,85 @@
+#include "engine/shard_graphs.h"
+
+#include "model/blocks.h"
+#include "model/kernel_ops.h"
+
+// Numbers of variants: window 0, 1, ...; BLOCK + BLOCKS_STEP * layer + block; LAYERS + LAYERS_STEP * first + end.
+enum {
+    BLOCK = 1 << 10,
+    BLOCKS_STEP = KIN_MAX_LAYER_COMPUTE_BLOCKS + 1,
+    LAYERS = 1 << 26,
+    LAYERS_STEP = 1 << 12,
+};
+
+int kin_variant_of_block(int il, int block) {
+    return BLOCK + BLOCKS_STEP * il + block;
+}
+
+static struct ggml_tensor *build_block(kin_graph *g, struct ggml_tensor *x, int il, int block) {
+    if (block == KIN_VARIANT_ROUTE) return kin_block_route(g, il, x);
+    if (block == 0) return kin_block_attention(g, il, x);
+    if (kin_layer_of(g->hp, il).has_experts) return kin_block_ffn(g, il, x);
+    return block == 1 ? kin_block_ffn_in(g, il, x) : kin_block_ffn_out(g, il, x);
+}
+
+kin_layer_range kin_layers_on(const kin_window *window, kin_layer_range of, bool on_gpu) {
+    int gpu_begin = kin_window_gpu_begin(window);
+    if (on_gpu && of.begin < gpu_begin) of.begin = gpu_begin;
+    if (!on_gpu && of.end > gpu_begin) of.end = gpu_begin;
+    return of;
+}
+
+kin_layer_range kin_layers_of_window(const kin_window *window) {
+    return (kin_layer_range){window->layer_begin, window->layer_end};
+}
+
+static const kin_window *window_with(const kin_windows *windows, int il) {
+    const kin_window *w = windows->at;
+    while (il < w->layer_begin || il >= w->layer_end) w++;
+    return w;
+}
+
+int kin_variant_of_layers(const kin_windows *windows, int i_window, kin_layer_range of) {
+    const kin_window *w = &windows->at[i_window];
+    return of.begin == w->layer_begin && of.end == w->layer_end ? i_window : LAYERS + LAYERS_STEP * of.begin + of.end;
+}
+
+struct ggml_tensor *kin_build_layers(const void *user, kin_graph *g, struct ggml_tensor *x, int variant) {
+    const kin_layers_graphs *graphs = user;
+    bool is_some = variant >= LAYERS;
+    if (variant >= BLOCK && !is_some) return build_block(g, x, (variant - BLOCK) / BLOCKS_STEP, (variant - BLOCK) % BLOCKS_STEP);
+    kin_layer_range of = {(variant - LAYERS) / LAYERS_STEP, (variant - LAYERS) % LAYERS_STEP};
+    const kin_window *window = is_some ? window_with(graphs->windows, of.begin) : &graphs->windows->at[variant];
+    of = kin_layers_on(window, is_some ? of : kin_layers_of_window(window), graphs->on_gpu);
+    for (int il = of.begin; il < of.end; il++) x = kin_block_layer(g, il, x);
+    return x;
+}
+
+struct ggml_tensor *kin_build_output(const void *user, kin_graph *g, struct ggml_tensor *x, int variant) {
+    const kin_weights *weights = user;
+    int n_tiles = kin_weights_n_tiles(weights);
+    if (variant >= KIN_VARIANT_PLAIN + KIN_VARIANT_WHOLE)
+        variant -= KIN_VARIANT_PLAIN;
+    else
+        x = kin_block_norm(g, x, kin_weights_output_norm(weights)); // [n_embd, n]
+    if (variant == KIN_VARIANT_HIDDEN) return x;
+    if (variant != KIN_VARIANT_WHOLE) return kin_block_output(g, kin_weights_tile(weights, variant), x);
+    if (n_tiles == 1) return kin_block_output(g, kin_weights_tile(weights, 0), x);
+
+    struct ggml_tensor *logits = ggml_new_tensor_2d(g->ctx, GGML_TYPE_F32, g->hp->n_vocab, x->ne[1]);
+    ggml_set_input(logits); // is allocated from the start
+    size_t offset = 0;
+    for (int i = 0; i < n_tiles; i++) {
+        struct ggml_tensor *tile = kin_block_output(g, kin_weights_tile(weights, i), x); // [n_rows, n]
+        struct ggml_tensor *to = ggml_view_2d(g->ctx, logits, tile->ne[0], tile->ne[1], logits->nb[1], offset);
+        ggml_build_forward_expand(g->gf, g->kernels ? kin_op_copy(g, tile, to) : ggml_cpy(g->ctx, tile, to));
+        offset += (size_t)tile->ne[0] * sizeof(float);
+    }
+    return logits;
+}
+
+int kin_layers_graphs_n(const kin_layers_graphs *graphs, int i_window) {
+    const kin_window *window = &graphs->windows->at[i_window];
+    kin_layer_range of = kin_layers_on(window, kin_layers_of_window(window), graphs->on_gpu);
+    return of.end - of.begin;
+}

@@ -1,0 +1,63 @@
+#include "engine/shard_memory.h"
+
+#include "engine/border_log.h"
+
+// The program itself, its libraries and small allocations. bench/pressure.sh: an unlimited run has 12.7 MiB that the OS cannot
+// reclaim, including some KV cache (Linux, no GPU).
+#define OVERHEAD_BYTES (16u << 20)
+
+// Estimates ggml's compute buffer and work memory for the largest batch of a prompt.
+static uint64_t compute_estimate(const kin_model *model, const kin_shard_options *o, bool has_masks) {
+    kin_hparams own = kin_share_hparams(&o->share, &model->hp);
+    const kin_hparams *hp = &own;
+    uint64_t experts = (uint64_t)hp->n_ff_exp * (uint64_t)hp->n_expert_used, dense = (uint64_t)hp->n_ff;
+    uint64_t widest = dense > experts ? dense : experts, latents = 0;
+    // Activations in float32; the same quantized, for the products; two 16-bit masks.
+    uint64_t per_token = 4 * (5 * widest + 8 * (uint64_t)hp->n_embd) + 2 * widest;
+    // Queries, the same multiplied with the heads' matrices, attention's result by rows and by heads.
+    if (hp->latent.n_latent > 0)
+        latents = 3 * (uint64_t)hp->latent.n_latent + 2 * (uint64_t)(hp->latent.k_dim + hp->latent.n_rot);
+    per_token += 4 * (uint64_t)hp->n_head * latents;
+    per_token += 4 * 4 * (uint64_t)hp->n_input * (uint64_t)hp->n_layer; // of the head, of two steps, and in the graph
+    if (has_masks) per_token += (hp->window > 0 ? 8 : 4) * (uint64_t)o->n_ctx;
+    if (!o->flash) per_token += 8 * (uint64_t)hp->n_head * (uint64_t)o->n_ctx; // scores, before and after the softmax
+    return per_token * (uint64_t)o->n_batch;
+}
+
+// Without ggml's kernels there are no masks: kin's kernels use positions instead.
+uint64_t kin_shard_buffer_bytes(const kin_model *model, const kin_shard_options *o, bool on_gpu) {
+    kin_shard_options own = *o;
+    if (own.n_batch > own.n_ctx) own.n_batch = own.n_ctx;
+    return compute_estimate(model, &own, on_gpu || !kin_shard_has_kernels(model, o));
+}
+
+uint64_t kin_shard_overhead_bytes(void) {
+    return OVERHEAD_BYTES;
+}
+
+uint64_t kin_shard_kv_bytes(const kin_model *model, const kin_shard_options *o, int layer_begin, int layer_end, bool on_gpu) {
+    kin_kv_options kv = kin_shard_kv_options(model, o);
+    kv.windows = kin_windows_one(layer_begin, layer_end, on_gpu ? layer_end - layer_begin : 0);
+    return kin_kv_bytes(&model->hp, &kv);
+}
+
+uint64_t kin_shard_cpu_kv_bytes(const kin_model *model, const kin_shard_options *o) {
+    kin_kv_options kv = kin_shard_kv_options(model, o);
+    for (int i = 0; i < kv.windows.n; i++) {
+        kv.windows.at[i].layer_end -= kv.windows.at[i].n_gpu_layers;
+        kv.windows.at[i].n_gpu_layers = 0;
+    }
+    kin_hparams hp = kin_share_hparams(&o->share, &model->hp);
+    return kin_kv_bytes(&hp, &kv);
+}
+
+uint64_t kin_shard_border_bytes(const kin_model *model, const kin_shard_options *o) {
+    int n_batch = o->n_batch < o->n_ctx ? o->n_batch : o->n_ctx;
+    return o->kv_disk.dir && kin_shard_has_borders(model, o) ? kin_border_log_most_bytes(model->hp.n_embd, n_batch) : 0;
+}
+
+uint64_t kin_shard_fixed_bytes(const kin_model *model, const kin_shard_options *o) {
+    uint64_t borders = kin_shard_is_whole(model, o) ? 0 : kin_shard_border_bytes(model, o);
+    uint64_t inputs = o->output && model->input_proj ? model->input_proj->n_bytes : 0; // the head reads it for each step
+    return kin_shard_cpu_kv_bytes(model, o) + kin_shard_buffer_bytes(model, o, false) + OVERHEAD_BYTES + borders + inputs;
+}

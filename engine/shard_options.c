@@ -1,0 +1,37 @@
+#include "engine/shard_options.h"
+
+#include "model/kernel_ops.h"
+
+kin_shard_options kin_shard_options_defaults(const kin_model *model) {
+    return (kin_shard_options){
+        .windows = kin_windows_one(0, model->hp.n_layer, 0),
+        .n_ctx = model->hp.n_ctx_train < 4096 ? model->hp.n_ctx_train : 4096,
+        .n_batch = 512,
+        .n_steps = 1,
+        .kv_type = GGML_TYPE_F16,
+        .flash = true,
+        .output = true,
+    };
+}
+
+bool kin_shard_has_kernels(const kin_model *model, const kin_shard_options *o) {
+    kin_hparams hp = kin_share_hparams(&o->share, &model->hp);
+    return o->flash && !o->ggml_kernels && kin_ops_fit(&hp, o->kv_type);
+}
+
+// Only kin's kernels read keys and values through a table of blocks.
+kin_kv_options kin_shard_kv_options(const kin_model *model, const kin_shard_options *o) {
+    kin_kv_options kv = {.windows = o->windows, .n_ctx = o->n_ctx, .type = o->kv_type};
+    if (kin_shard_has_kernels(model, o)) kv.window = kin_kv_window_of(&model->hp, o->n_ctx, o->n_batch, o->n_sequences);
+    return kv;
+}
+
+bool kin_shard_is_whole(const kin_model *model, const kin_shard_options *o) {
+    return o->output && kin_share_is_whole(&o->share) && kin_windows_n_layers(&o->windows) == model->hp.n_layer;
+}
+
+// Members of a group share each layer, and layers without pages would need the states before.
+bool kin_shard_has_borders(const kin_model *model, const kin_shard_options *o) {
+    const kin_kv_options kv = kin_shard_kv_options(model, o);
+    return kin_share_is_whole(&o->share) && !kin_hparams_has_states(&model->hp) && kv.window.n_blocks == 0;
+}
