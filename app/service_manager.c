@@ -143,7 +143,7 @@ static int write_launchd(const kin_service_unit *u, const char *program, char *c
 
 static int start_launchd(const kin_service_unit *u, kin_err *err) {
     char of[32], at[128];
-    launchctl("bootout", target(u, at), NULL); // an older one; fails if there is none
+    launchctl("bootout", target(u, at), NULL); // removes an older job; the error if no job exists is ignored
     return report(launchctl("bootstrap", domain(u, of), u->path), "launchctl", "launchd", "bootstrap", err);
 }
 

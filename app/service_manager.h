@@ -10,7 +10,7 @@
 #include "base/err.h"
 #include "pure/text/text_buffer.h"
 
-// A service: kin serve or kin join, of the user who is logged in or of the system.
+// Installs kin serve or kin join as a service, for the logged-in user or for the whole system.
 typedef struct kin_service_unit {
     const char *command; // "serve" or "join"
     bool is_system;

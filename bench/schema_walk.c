@@ -113,7 +113,7 @@ static void free_trie(kin_token_trie *trie) {
     kin_vocab_free(vocab);
 }
 
-// What ends a value that is plain text, and how many of its bytes have just been written.
+// The mark that ends a plain-text value, and how many of its bytes the walk has just written.
 typedef struct text_end {
     const char *mark;
     size_t at;

@@ -43,7 +43,7 @@ static int find_own(kin_draft_block *b, int i_block, const char *what, const int
     return 0;
 }
 
-// What the block does not have, it shares with the model.
+// Tensors that the block lacks are shared with the model.
 static int find_ends(kin_draft_block *b, const kin_model *m, int i_block, size_t *n_used, kin_err *err) {
     kin_model *view = &b->view;
     const int64_t matrix[3] = {view->hp.n_embd, view->hp.n_vocab, 1}, norm[3] = {view->hp.n_embd, 1, 1};

@@ -123,7 +123,7 @@ typedef struct kin_graph_sums {
     kin_err err;
 } kin_graph_sums;
 
-// Where the experts of a layer are if not all of them are in memory. Both functions are called by threads that compute, while the
+// Locates a layer's experts if not all of them are in memory. Computing threads call both functions, while the
 // others compute or wait. NULL: all experts are in their tensors.
 enum { KIN_EXPERT_GATE, KIN_EXPERT_UP, KIN_EXPERT_DOWN, KIN_EXPERT_MATRICES };
 typedef struct kin_expert_source {

@@ -20,7 +20,8 @@ typedef struct kin_pull_options {
     bool refreshes;              // asks the registry even if the model is here
     uint64_t room;               // memory for a model: decides the quantization if the name does not
     // Tells from the first n bytes of a model's file what the model needs in memory beside its weights. Returns 0 and *beside;
-    // KIN_ABSENT: *reach bytes are needed to tell; KIN_FAIL: it cannot be told. NULL: estimated from the file's size
+    // KIN_ABSENT: the first *reach bytes of the file are needed; KIN_FAIL: unknown. NULL: estimated from the file's
+    // size
     int (*needs)(const uint8_t *head, uint64_t n, uint64_t file_size, uint64_t *reach, uint64_t *beside);
     int n_connections;
     int patience_s; // with a server that sends next to nothing; 0: no end

@@ -145,8 +145,8 @@ static int pull_variant(pulling *p, const kin_variant *v, kin_model_record *reco
 
 enum { FIRST_HEAD = 1 << 20, MAX_HEAD = 64 << 20 };
 
-// Reads the beginning of a model's file, as much as tells what the model needs beside its weights. Returns 0 if that is not
-// known.
+// Reads enough of the beginning of a model's file to compute the memory that it needs beside its weights. Returns 0 if that is
+// not known.
 static uint64_t read_needs(const kin_pull_options *o, const kin_listing *l, const kin_model_ref *ref, const kin_repo_file *file) {
     char url[KIN_REF_TEXT + 3 * KIN_REF_PICK], *head;
     kin_err err;

@@ -103,7 +103,7 @@ static void add_header(struct curl_slist **list, const char *name, const char *v
     if (longer) *list = longer;
 }
 
-// Where systems keep their certificate authorities.
+// Paths at which systems store their certificate authorities.
 static const char *const authority_files[] = {"/etc/ssl/certs/ca-certificates.crt", // Debian, Arch, Alpine
                                               "/etc/pki/tls/certs/ca-bundle.crt",   // Fedora
                                               "/etc/ssl/ca-bundle.pem",             // openSUSE

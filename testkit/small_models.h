@@ -1,7 +1,7 @@
 // Models of a few thousand random weights of families with layers that do not store pages (kin_kv_n_parts). All weights are F32
 // with kernels, so that texts with drafts are exact.
 //
-// Thread: any; the file belongs to the caller, who removes it.
+// Thread: any. The caller owns the file and removes it.
 #pragma once
 
 #include "base/err.h"

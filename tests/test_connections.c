@@ -155,7 +155,7 @@ static void a_device_that_goes_is_reported_as_gone(void **state) {
     assert_int_equal(gone.endpoint.n_addresses, 0);
     assert_memory_equal(&gone.id, &have.id, sizeof have.id);
     assert_memory_equal(&gone.model, &have.model, sizeof have.model);
-    kin_connections_send_haves(p.connections, p.number[2]); // nothing is left to tell
+    kin_connections_send_haves(p.connections, p.number[2]); // everything is reported already
     run_for(w, 30);
     assert_int_equal(p.device[2].n_frames, 2);
     close_party(&p);

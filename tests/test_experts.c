@@ -148,7 +148,7 @@ static void a_layer_without_experts_here_is_in_its_tensors(void **state) {
     close_context(&w);
 }
 
-// So computes a thread whose step is over.
+// A thread whose step is over computes like this.
 static void an_expert_that_has_left_is_some_other_memory(void **state) {
     context w = {0};
     (void)state;

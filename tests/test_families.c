@@ -15,6 +15,7 @@
 #include <cmocka.h>
 
 #include "engine/model_facts.h"
+#include "engine/shard_memory.h"
 #include "testkit/gguf_write.h"
 #include "testkit/golden.h"
 #include "testkit/head_eval.h"

@@ -1,4 +1,4 @@
-// What a model needs beside its weights, from the beginning of its file.
+// Memory that a model needs beside its weights, computed from the beginning of its file.
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -10,6 +10,7 @@
 
 #include "cluster/model_needs.h"
 #include "engine/shard.h"
+#include "engine/shard_memory.h"
 #include "model/model.h"
 #include "sys/whole_file.h"
 #include "tests/place.h"

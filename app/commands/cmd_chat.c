@@ -209,7 +209,7 @@ static int check_options(const chat_options *o, const char *operand, kin_err *er
     return 0;
 }
 
-// What the command line says drops the setting that excludes it.
+// An option on the command line drops the setting that excludes it.
 static void settle(chat_options *o, const char *operand, kin_option_tables tables, int argc, char **argv) {
     bool is_preset = o->server && kin_options_is_preset("server", o->server);
     if (is_preset && (operand || kin_options_gives_way(tables, argc, argv, "server", "cluster"))) o->server = NULL;

@@ -41,7 +41,7 @@ static void fill_join_table(join_options *o, kin_option table[N_OPTIONS]) {
         {KIN_OPTION_FLAG, "no-cache", 0, &o->no_cache, NULL, "do not store prepacked weights on disk", 0, 0},
         {KIN_OPTION_FLAG, "ask-code", 0, &o->ask_code, NULL, "ask for the cluster code even if a key is stored", 0, 0},
         {KIN_OPTION_STRING, "code-file", 0, &o->code_file, "FILE",
-         "file with the cluster code, which only its owner may read: for a service, which nobody can be asked", 0, 0},
+         "file with the cluster code, readable by its owner only; for services, which have no terminal", 0, 0},
         {0},
     };
     int n = (int)(sizeof own / sizeof own[0]) - 1;

@@ -56,7 +56,7 @@ typedef struct launching {
     bool has_no_memory;
 } launching;
 
-// ---- what a program is told
+// ---- variables of the program
 
 static char *format(launching *l, const char *fmt, va_list args) KIN_PRINTF(2, 0);
 static char *format(launching *l, const char *fmt, va_list args) {

@@ -100,7 +100,7 @@ typedef struct passes {
     kin_weights_stats begun; // when the first token was there
 } passes;
 
-// What the weights did while tokens were generated.
+// Statistics of weight reads while tokens were generated.
 typedef struct weights_work {
     uint64_t n_passes, busy_ns, wait_ns, read_bytes, n_hits, n_misses;
 } weights_work;

@@ -41,7 +41,7 @@ typedef struct parameter {
     bool is_required, is_impossible;
 } parameter;
 
-// What a tool's schema says of its arguments.
+// The parameters that a tool's schema describes.
 typedef struct parameters {
     const kin_json *json;
     bool are_any;                 // no parameters are named: any names are possible

@@ -31,7 +31,7 @@ typedef struct kin_schema_list {
     kin_text_buffer *relaxed;                  // NULL: an unsupported keyword is an error. Else it is ignored, and named there
 } kin_schema_list;
 
-// How a value is written that stands between marks: a string as plain text; null, objects and arrays as JSON. Numbers and
+// The form of a value between marks: a string is plain text; null, objects and arrays are JSON. Numbers and
 // booleans are left out, because the reader takes them for strings (parameter.h). Holds for the value itself, not for what it
 // contains.
 typedef struct kin_schema_text {

@@ -38,7 +38,7 @@ typedef struct kin_expert_cache_options {
 int kin_expert_cache_open(kin_expert_cache **out, const kin_expert_cache_options *options, kin_err *err);
 void kin_expert_cache_close(kin_expert_cache *cache);
 
-// What a layer's step has to do. An expert's number is layer * n_expert + expert.
+// The changes that a layer's step requires. An expert's number is layer * n_expert + expert.
 typedef struct kin_expert_changes {
     int32_t *evicted; // [n_layer * n_expert] of which n_evicted are set; they leave first
     size_t n_evicted;
