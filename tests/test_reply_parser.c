@@ -295,6 +295,13 @@ static void mistral_lists_are_read(void **state) {
            "call 0 time({})text(, {\"name\": \"nobody\"}])call 1 time({})");
 }
 
+static void the_name_may_be_the_key_of_the_arguments(void **state) {
+    (void)state;
+    expect(KIN_CHAT_APERTUS, "<|tools_prefix|>[{\"time\": {\"a\": 1}}]<|tools_suffix|>", "call 0 time({\"a\": 1})");
+    expect(KIN_CHAT_APERTUS, "<|tools_prefix|>[{\"ti\\u006de\": {\"a\":1}}]<|tools_suffix|>", "call 0 time({\"a\":1})");
+    expect(KIN_CHAT_APERTUS, "<|tools_prefix|>[{\"\\u006do\": {}}]", "text(<|tools_prefix|>[{\"\\u006do\": {}}])");
+}
+
 static void mistral_calls_with_labels_are_read(void **state) {
     (void)state;
     expect(KIN_CHAT_MISTRAL_LABELS, "[TOOL_CALLS]weather[ARGS]{\"city\": \"Rom\"}", "call 0 weather({\"city\": \"Rom\"})");
@@ -448,6 +455,7 @@ int main(void) {
         cmocka_unit_test(a_call_that_is_cut_off_has_no_end),
         cmocka_unit_test(llama_calls_are_the_whole_reply),
         cmocka_unit_test(mistral_lists_are_read),
+        cmocka_unit_test(the_name_may_be_the_key_of_the_arguments),
         cmocka_unit_test(mistral_calls_with_labels_are_read),
         cmocka_unit_test(xml_parameters_become_json_of_the_schemas_types),
         cmocka_unit_test(nothing_is_held_back_that_is_decided),

@@ -90,7 +90,8 @@ static bool read_string(kin_reply_parser *p) {
         return true;
     }
     if (p->scan.is_key) {
-        p->key = key_named(p->format, text);
+        bool has_escapes = is_keyed_by_name(p) && memchr(text.at, '\\', text.len); // decoded later
+        p->key = has_escapes ? KEY_OTHER : key_named(p->format, text);
         return p->key != KEY_NONE;
     }
     if (p->key != KEY_NAME || p->has_name || memchr(text.at, '\\', text.len)) return true; // escapes are decoded later
@@ -124,14 +125,16 @@ static const kin_json_value *member(const kin_json *json, const char *key, const
     return found;
 }
 
-// Emits a complete call whose arguments were not passed on: they came before the name, are missing, or are written as a string.
+// Emits a complete call whose arguments were not passed on: they came before the name or after one with escapes, are missing, or
+// are written as a string.
 static bool read_whole_call(kin_reply_parser *p, const kin_json *call) {
     const kin_chat_format *f = p->format;
-    const kin_json_value *name = member(call, f->name_key, "name", NULL);
-    const kin_json_value *arguments = member(call, f->arguments_key, "arguments", "parameters");
+    const kin_json_value *first = kin_json_first(call, call->values), *name = member(call, f->name_key, "name", NULL);
+    bool is_keyed = is_keyed_by_name(p) && first && is_offered(p, first->key);
+    const kin_json_value *arguments = is_keyed ? first : member(call, f->arguments_key, "arguments", "parameters");
     kin_json inner = {0};
     const kin_json *json = call;
-    if (!name || name->kind != KIN_JSON_STRING || !is_offered(p, name->text)) return false;
+    if (!is_keyed && (!name || name->kind != KIN_JSON_STRING || !is_offered(p, name->text))) return false;
     if (arguments && arguments->kind == KIN_JSON_STRING) {
         if (kin_json_parse(&inner, arguments->text.at, arguments->text.len, NULL) != 0) return false;
         json = &inner;
@@ -139,7 +142,7 @@ static bool read_whole_call(kin_reply_parser *p, const kin_json *call) {
     }
     bool ok = may_be_arguments(arguments);
     if (ok) {
-        begin_named(p, name->text, (kin_str){"", 0}, KIN_REPLY_IN_ARGUMENTS);
+        begin_named(p, is_keyed ? first->key : name->text, (kin_str){"", 0}, KIN_REPLY_IN_ARGUMENTS);
         emit_value(p, json, arguments);
         kin_reply_emit(p, KIN_REPLY_TOOL_END, NULL, 0);
         kin_reply_leave_call(p);
