@@ -9,6 +9,7 @@
 #include "base/units.h"
 #include "model/gguf.h"
 #include "testkit/model_gen.h"
+#include "testkit/model_tensors.h"
 
 #define EXIT_USAGE 2
 
@@ -34,6 +35,7 @@ static const char usage[] = "usage: mkmodel [--preset NAME] [option...] -o FILE\
                             "  --interval N         qwen35: every n-th layer is attention, the others are delta nets\n"
                             "  --draft-block        qwen35: a block for multi-token prediction\n"
                             "  --draft-right X      the same, right in that share of its tokens; the text is known\n"
+                            "  --keys FILE          another family, from a text of its metadata (bench/families)\n"
                             "  --seed N\n"
                             "  --split N            N files, FILE being their prefix\n"
                             "  -o, --out FILE\n";
@@ -48,6 +50,7 @@ enum {
     OPT_PRESET = 256,
     OPT_TYPE,
     OPT_ARCH,
+    OPT_KEYS,
     OPT_TIED,
     OPT_UNTIED,
     OPT_ROPE_FREQS,
@@ -87,6 +90,7 @@ static const struct option others[] = {
     {"preset", required_argument, NULL, OPT_PRESET},
     {"type", required_argument, NULL, OPT_TYPE},
     {"arch", required_argument, NULL, OPT_ARCH},
+    {"keys", required_argument, NULL, OPT_KEYS},
     {"tied", no_argument, NULL, OPT_TIED},
     {"untied", no_argument, NULL, OPT_UNTIED},
     {"rope-freqs", no_argument, NULL, OPT_ROPE_FREQS},
@@ -119,6 +123,7 @@ static int apply(options *o, int opt, char *arg, kin_err *err) {
     case OPT_PRESET: return kin_model_spec_preset(&o->spec, arg, err);
     case OPT_TYPE: o->spec.mix = arg; return 0;
     case OPT_ARCH: o->spec.arch = arg; return 0;
+    case OPT_KEYS: o->spec.keys = arg; return 0;
     case OPT_TIED:
     case OPT_UNTIED: o->spec.tied = opt == OPT_TIED; return 0;
     case OPT_ROPE_FREQS: o->spec.rope_freqs = true; return 0;

@@ -2,6 +2,7 @@
 // For tests and benchmarks that depend on bytes, shapes and types, not on the text.
 //
 // Families: llama (dense, or with experts as in Mixtral), qwen2, qwen3, qwen3moe, qwen35 (dense; attention and delta nets).
+// Any other family that kin opens: from a text of its metadata, see `keys`.
 // Vocabulary (SentencePiece): <unk> <s> </s>, the 256 bytes, then all words over an alphabet of 27, shortest first; any text can
 // be encoded. Below 259 tokens the bytes are missing.
 // Weights: see random_rows.h. Up to 32 million weights are quantized one by one, more come from a pool.
@@ -22,7 +23,7 @@
 
 typedef struct kin_model_spec {
     const char *arch; // "llama", "qwen2", "qwen3", "qwen3moe", "qwen35"
-    const char *mix;  // types of the weights, see kin_model_mixes
+    const char *mix;  // types of the weights, see model_tensors.h
     int n_layer, n_embd, n_ff;
     int n_head, n_head_kv;
     int head_dim; // 0: n_embd / n_head
@@ -41,6 +42,13 @@ typedef struct kin_model_spec {
     float router_skew;    // 0: the router prefers no expert; else the spread of the logarithms of its rows' lengths
     int pooling_type;     // of embeddings, with the format's numbers; 0: not written
     uint64_t seed;
+
+    // The path of a text of metadata, bench/families/NAME.txt; NULL: none. Of the other fields only mix, n_vocab and seed count
+    // then. A line is "KEY VALUE", where the family's prefix is left out, or "optional NAME...": weights that layers have
+    // if they may ("attn_q.bias"), "tied", or "present NAME [ROWS]": a tensor by which the family knows which layers have what. A
+    // value is an integer, a number with a point, true, false, a text, or a list of these in brackets. Layers get all weights
+    // that the family requires.
+    const char *keys;
 } kin_model_spec;
 
 // The preset "tiny": 4 layers, 3 million weights.
@@ -49,9 +57,7 @@ kin_model_spec kin_model_spec_defaults(void);
 // Sets the preset of that name. Fails if there is none; the sentence lists the presets.
 int kin_model_spec_preset(kin_model_spec *spec, const char *name, kin_err *err);
 
-// For help texts: "tiny, 25m, ..." and "f32, f16, ...".
-const char *kin_model_presets(void);
-const char *kin_model_mixes(void);
+const char *kin_model_presets(void); // for help texts: "tiny, 25m, ..."
 
 // Fails with a sentence if the spec is impossible or the file cannot be written.
 int kin_model_gen(const kin_model_spec *spec, const char *path, kin_err *err);

@@ -24,6 +24,7 @@
 #include "testkit/head_eval.h"
 #include "testkit/logits.h"
 #include "testkit/model_gen.h"
+#include "testkit/model_tensors.h"
 #include "testkit/ref/forward.h"
 #include "testkit/ref_load.h"
 #include "testkit/runner.h"

@@ -6,6 +6,7 @@
 
 #include <cmocka.h>
 
+#include <dirent.h>
 #include <ggml.h>
 #include <math.h>
 #include <stdio.h>
@@ -13,7 +14,10 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "model/arch.h"
 #include "model/gguf.h"
+#include "model/model.h"
+#include "testkit/family_gen.h"
 #include "testkit/model_gen.h"
 #include "testkit/random_rows.h"
 #include "tests/place.h"
@@ -354,6 +358,103 @@ static void of_an_endless_model_the_last_tokens_logit_is_zero(void **state) {
     }
 }
 
+// ---- families from a text of their metadata
+
+static temp_path write_text(const char *text) {
+    temp_path p = new_path();
+    FILE *file = fopen(p.text, "w");
+    assert_non_null(file);
+    fputs(text, file);
+    fclose(file);
+    return p;
+}
+
+#define SIZES                                                                                                                    \
+    "context_length 64\nembedding_length 64\nblock_count 6\nfeed_forward_length 96\nattention.head_count 4\n"                    \
+    "attention.head_count_kv 2\nattention.key_length 16\nattention.value_length 16\n"                                            \
+    "attention.layer_norm_rms_epsilon 0.000001\nattention.sliding_window 8\n"
+
+static void a_text_of_metadata_makes_a_model_of_its_family(void **state) {
+    (void)state;
+    temp_path text = write_text("# two lines\n\narchitecture gemma3\n" SIZES "rope.freq_base 1000000.0\ntied\n"),
+              path = new_path();
+    kin_model_spec s = small_spec("llama");
+    kin_model model;
+    kin_err err;
+    s.keys = text.text;
+    if (kin_model_gen(&s, path.text, &err) != 0 || kin_model_open(&model, path.text, &err) != 0) fail_msg("%s", err.text);
+    assert_string_equal(model.hp.arch->name, "gemma3");
+    assert_int_equal(model.hp.n_layer, 6);
+    assert_int_equal(model.hp.window, 8);
+    kin_model_close(&model);
+    unlink(path.text);
+    unlink(text.text);
+}
+
+static void lists_and_optional_weights_are_written(void **state) {
+    (void)state;
+    temp_path text =
+        write_text("architecture step35\n" SIZES "attention.sliding_window_pattern [true, true, false, true, true, false]\n"
+                   "swiglu_clamp_exp [0.0, 0.0, 0.0, 0.5, 1.0, 1.0]\nexpert_count 4\nexpert_used_count 2\n"
+                   "expert_feed_forward_length 32\nexpert_shared_feed_forward_length 32\nleading_dense_block_count 2\n"
+                   "expert_gating_func 2\noptional exp_probs_b.bias\npresent blk.2.ffn_gate_inp.weight\n");
+    kin_model_spec s = small_spec("llama");
+    s.keys = text.text;
+    kin_gguf *gguf = generate(&s);
+    expect_shape(gguf, "blk.2.exp_probs_b.bias", 4, 1, 1);
+    expect_shape(gguf, "blk.0.attn_gate.weight", 64, 4, 1);
+    expect_shape(gguf, "blk.5.ffn_down_exps.weight", 32, 64, 4);
+    assert_null(kin_gguf_find_tensor(gguf, "blk.1.exp_probs_b.bias"));
+    kin_gguf_close(gguf);
+    unlink(text.text);
+}
+
+static void every_family_of_the_benchmark_is_described(void **state) {
+    (void)state;
+    DIR *dir = opendir(KIN_SOURCE_DIR "/bench/families");
+    int n = 0;
+    assert_non_null(dir);
+    for (struct dirent *e; (e = readdir(dir));) {
+        char path[512];
+        kin_family *family;
+        kin_err err;
+        if (e->d_name[0] == '.') continue;
+        snprintf(path, sizeof path, "%s/bench/families/%s", KIN_SOURCE_DIR, e->d_name);
+        if (kin_family_read(&family, path, 300, &err) != 0) fail_msg("%s", err.text);
+        assert_true(kin_family_n_weights(family) > 100 << 20);
+        kin_family_free(family);
+        n++;
+    }
+    closedir(dir);
+    assert_true(n > 20);
+}
+
+static void impossible_texts_are_refused(void **state) {
+    (void)state;
+    static const struct {
+        const char *text, *error;
+    } cases[] = {
+        {"block_count 2\n", "no line names the architecture"},
+        {"architecture gemma3\nblock_count\n", "the line 'block_count' has no value"},
+        {"architecture nobody\n" SIZES, "nobody"},
+        {"architecture gemma3\nblock_count 2\n", "gemma3."},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        temp_path text = write_text(cases[i].text);
+        kin_model_spec s = small_spec("llama");
+        kin_err err;
+        s.keys = text.text;
+        assert_int_not_equal(kin_model_gen(&s, "/dev/null", &err), 0);
+        if (!strstr(err.text, cases[i].error)) fail_msg("'%s' does not say '%s'", err.text, cases[i].error);
+        unlink(text.text);
+    }
+    kin_model_spec s = small_spec("llama");
+    kin_err err;
+    s.keys = "/nowhere/keys.txt";
+    assert_int_not_equal(kin_model_gen(&s, "/dev/null", &err), 0);
+    assert_string_equal(err.text, "/nowhere/keys.txt: No such file or directory");
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(of_an_endless_model_the_last_tokens_logit_is_zero),
@@ -368,6 +469,10 @@ int main(void) {
         cmocka_unit_test(weights_of_every_type_have_the_same_deviation),
         cmocka_unit_test(large_model_is_made_from_a_pool_within_a_split),
         cmocka_unit_test(impossible_specs_are_refused),
+        cmocka_unit_test(a_text_of_metadata_makes_a_model_of_its_family),
+        cmocka_unit_test(lists_and_optional_weights_are_written),
+        cmocka_unit_test(every_family_of_the_benchmark_is_described),
+        cmocka_unit_test(impossible_texts_are_refused),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
