@@ -5,8 +5,8 @@
 #
 # BUILD: the folder with kin and mkmodel (default: build). LLAMA: the prefix of llama-bench (default: none, it is on the PATH).
 # TYPE: the mix of weight types (default: q4_k_m). Models have random weights, a few of the published layers, and a vocabulary
-# of 32000 tokens. Prints tokens/s as medians of the rounds, and RATIO, kin over llama.cpp, as the median of the rounds' ratios;
-# "-" where llama.cpp does not open the model.
+# of 32000 tokens. Prints tokens/s as medians of the rounds, RATIO, kin over llama.cpp, as the median of the rounds' ratios ("-" where
+# llama.cpp does not open the model), and T4: the time of a pass of 4 tokens over that of one token.
 set -eu
 rounds=${1:-3}
 [ $# -eq 0 ] || shift
@@ -17,10 +17,10 @@ dir=$(mktemp -d "$build/families.XXXXXX")
 trap 'rm -rf "$dir"' EXIT INT TERM
 [ $# -gt 0 ] || set -- $(cd "$here/families" && ls | sed 's/\.txt$//')
 
-median() { sort -n | awk '{v[NR]=$1} END{if (NR == 0) print "-"; else print NR % 2 ? v[(NR+1)/2] : (v[NR/2] + v[NR/2+1]) / 2}'; }
+median() { sort -n | awk '{v[NR]=$1} END{print NR % 2 ? v[(NR+1)/2] : (v[NR/2] + v[NR/2+1]) / 2}'; }
 field() { sed -n "s/.*\"$1\": \([0-9.]*\).*/\1/p"; }
 kin_prompt() { "$build/kin" bench -m "$model" -t "$threads" --cache "$dir/cache" --prompt 512 --gen 1 --reps 1 --json | field prompt_tokens_per_s; }
-kin_generate() { "$build/kin" bench -m "$model" -t "$threads" --cache "$dir/cache" --prompt 1 --gen 32 --reps 1 --json | field tokens_per_s; }
+kin_pass() { "$build/kin" bench -m "$model" -t "$threads" --cache "$dir/cache" --prompt 1 --gen 32 --rows "$1" --reps 1 --json | field tpot_ms; }
 # shellcheck disable=SC2086 # words of a command
 llama_bench() {
     ${LLAMA:-} llama-bench -m "$model" -t "$threads" "$@" -r 1 -o csv 2>/dev/null | tr -d '"' |
@@ -37,9 +37,9 @@ turn() { # NAME KIN LLAMA: notes the two and their ratio
     echo "$3" >>"$dir/$1.llama"
     awk "BEGIN {print $2 / $3}" >>"$dir/$1.ratio"
 }
-of() { [ ! -f "$dir/$1" ] || median <"$dir/$1" | awk '{printf "%.4g", $1}'; }
+of() { if [ -f "$dir/$1" ]; then median <"$dir/$1" | awk '{printf "%.3g", $1}'; else echo -; fi; }
 
-printf '%-16s %10s %10s %7s %10s %10s %7s\n' family 'prompt kin' llama.cpp ratio 'gen kin' llama.cpp ratio
+printf '%-16s %10s %10s %7s %10s %10s %7s %6s\n' family 'prompt kin' llama.cpp ratio 'gen kin' llama.cpp ratio T4
 for name; do
     model=$dir/$name.gguf
     rm -rf "$dir"/*
@@ -47,8 +47,10 @@ for name; do
     "$build/kin" run -m "$model" --cache "$dir/cache" -t "$threads" -p x -n 1 --ctx 1024 >"$dir/log" 2>&1 # makes the prepacked cache
     for _ in $(seq "$rounds"); do
         turn prompt "$(kin_prompt)" "$(llama -p 512 -n 0)"
-        turn generate "$(kin_generate)" "$(llama -p 0 -n 32)"
+        one=$(kin_pass 1)
+        turn generate "$(awk "BEGIN {print 1000 / $one}")" "$(llama -p 0 -n 32)"
+        awk "BEGIN {print $(kin_pass 4) / $one}" >>"$dir/t4"
     done
-    printf '%-16s %10s %10s %7s %10s %10s %7s\n' "$name" "$(of prompt.kin)" "$(of prompt.llama)" "$(of prompt.ratio)" \
-        "$(of generate.kin)" "$(of generate.llama)" "$(of generate.ratio)"
+    printf '%-16s %10s %10s %7s %10s %10s %7s %6s\n' "$name" "$(of prompt.kin)" "$(of prompt.llama)" "$(of prompt.ratio)" \
+        "$(of generate.kin)" "$(of generate.llama)" "$(of generate.ratio)" "$(of t4)"
 done

@@ -39,7 +39,10 @@ function addCalls(message, deltas) {
 function addStats(message, event) {
   const { usage, timings } = event;
   if (usage) Object.assign(message.stats, { prompt: usage.prompt_tokens, cached: usage.prompt_tokens_details?.cached_tokens ?? 0, tokens: usage.completion_tokens });
-  if (timings) Object.assign(message.stats, { rate: timings.predicted_per_second, first_ms: timings.prompt_ms });
+  if (timings) {
+    const { predicted_per_second: rate, prompt_ms, draft_n: drafted, draft_n_accepted: accepted } = timings;
+    Object.assign(message.stats, { rate, first_ms: prompt_ms, drafted, accepted });
+  }
 }
 
 function take(message, event, progress) {

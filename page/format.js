@@ -48,3 +48,15 @@ export function progress(percent, secondsLeft) {
 }
 
 export const sentence = (text) => text.charAt(0).toUpperCase() + text.slice(1);
+
+/** Returns "24.3 tokens/s · 148 tokens · prompt 0.4 s · 61 of 80 drafted tokens accepted · context 1,204 of 16,384". */
+export function statsText(stats, nContext) {
+  const parts = [];
+  if (stats.rate > 0) parts.push(`${rate(stats.rate)} tokens/s`);
+  if (stats.tokens) parts.push(plural(stats.tokens, 'token'));
+  if (stats.first_ms >= 0) parts.push(`prompt ${ms(stats.first_ms)}`);
+  if (stats.drafted) parts.push(`${count(stats.accepted)} of ${plural(stats.drafted, 'drafted token')} accepted`);
+  if (stats.prompt) parts.push(`context ${count(stats.prompt + (stats.tokens ?? 0))}${nContext ? ` of ${count(nContext)}` : ''}`);
+  if (stats.cached) parts.push(`${count(stats.cached)} cached`);
+  return parts.join(' · ');
+}

@@ -2,7 +2,7 @@
 
 import { copyText, h, icon, iconButton, toast } from './dom.js';
 import { drawFiles } from './files.js';
-import { count, ms, plural, rate } from './format.js';
+import { plural, rate, statsText } from './format.js';
 import { showMarkdown } from './markdown.js';
 import { isElsewhere } from './store.js';
 
@@ -13,17 +13,6 @@ const pretty = (json) => {
     return json; // incomplete so far
   }
 };
-
-// "24.3 tokens/s · 148 tokens · first after 0.4 s · context 1,204 of 16,384"
-function statsText(stats, nContext) {
-  const parts = [];
-  if (stats.rate > 0) parts.push(`${rate(stats.rate)} tokens/s`);
-  if (stats.tokens) parts.push(plural(stats.tokens, 'token'));
-  if (stats.first_ms >= 0) parts.push(`prompt ${ms(stats.first_ms)}`);
-  if (stats.prompt) parts.push(`context ${count(stats.prompt + (stats.tokens ?? 0))}${nContext ? ` of ${count(nContext)}` : ''}`);
-  if (stats.cached) parts.push(`${count(stats.cached)} cached`);
-  return parts.join(' · ');
-}
 
 function progressText(message, progress) {
   if (isElsewhere(message)) return 'Being written in another tab';
