@@ -183,6 +183,9 @@ static void set_kv(kin_model_facts *f, const kin_model *m, const kin_shard_optio
     }
     f->kv_bytes = read / m->hp.n_layer;
     kin_facts_set_kv(f, o->n_ctx, held);
+    const kin_kv_options kv = kin_shard_kv_options(m, o);
+    f->checkpoint_gap = kin_kv_checkpoint_gap(&m->hp, &kv);
+    f->checkpoint_bytes = f->checkpoint_gap > 0 ? (double)kin_kv_checkpoint_bytes(&m->hp, &kv) : 0;
 }
 
 int kin_model_facts_of(kin_model_facts *f, const kin_model *m, const kin_shard_options *o, kin_err *err) {

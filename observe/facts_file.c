@@ -157,6 +157,8 @@ static const kin_field model_fields[] = {
     {KIN_FIELD_SIZE, "kv_held_bytes", offsetof(kin_model_facts, kv_held_bytes), false, 0},
     {KIN_FIELD_SIZE, "gpu_kv_bytes", offsetof(kin_model_facts, gpu_kv_bytes), false, 0},
     {KIN_FIELD_INSIDE, "kv_share", 0, false, 0},
+    {KIN_FIELD_COUNT, "checkpoint_gap", offsetof(kin_model_facts, checkpoint_gap), false, 0},
+    {KIN_FIELD_SIZE, "checkpoint_bytes", offsetof(kin_model_facts, checkpoint_bytes), false, 0},
     {KIN_FIELD_NUMBER, "share_heads", offsetof(kin_model_facts, share_heads), false, 0},
     {KIN_FIELD_NUMBER, "share_ff", offsetof(kin_model_facts, share_ff), false, 0},
     {KIN_FIELD_NUMBER, "kv_reads", offsetof(kin_model_facts, kv_reads), false, 0},

@@ -178,8 +178,10 @@ static void no_number_of_the_facts_is_forgotten(void **state) {
     // What lies between these and the next double is padding. It is zero in the facts that were read, so it is cleared here.
     memset((char *)&f.model + offsetof(kin_model_facts, n_layer), 0, sizeof(double));
     memset((char *)&f.model + offsetof(kin_model_facts, n_vocab), 0, sizeof(double));
+    memset((char *)&f.model + offsetof(kin_model_facts, checkpoint_gap), 0, sizeof(double));
     f.model.n_layer = KIN_FACTS_MAX_LAYERS;
     f.model.n_vocab = 7;
+    f.model.checkpoint_gap = 512;
     write_and_read(&f, &back);
     assert_memory_equal(&f.model, &back.model, sizeof f.model);
     assert_memory_equal(&f.devices[0].cpu, &back.devices[0].cpu, n[1] * sizeof(double));

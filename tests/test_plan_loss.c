@@ -164,6 +164,29 @@ static void all_else_is_computed_where_pages_are_slow(void **state) {
     assert_true(l.pages_s > l.compute_s);
 }
 
+// A checkpoint is at each multiple of 512, and near the end of the prompt, before a reply of 256 tokens.
+static void behind_the_last_checkpoint_all_layers_are_computed(void **state) {
+    (void)state;
+    kin_facts f = three();
+    kin_plan plan = plan_of(2, 3, 3), without = plan_of(3, 0, 5);
+    double tail_s, requests = 4, hops = 0.01;
+    kin_err err;
+    f.model.checkpoint_gap = 512;
+    f.model.checkpoint_bytes = N_LAYER * 1e5;
+    kin_loss l = lose(&f, &plan, &without, FIRST);
+    assert_int_equal(l.n_computed, N_CACHED - 1024); // 1030 is near 1024, a multiple of the gap
+    f.work.n_cached = 1000;
+    l = lose(&f, &plan, &without, FIRST);
+    assert_int_equal(l.recovery, KIN_LOSS_PAGES);
+    assert_int_equal(l.n_computed, 1000 - 11 * 64);
+    assert_int_equal(kin_prompt_predict_behind(&f, &without, 1000 - 11 * 64 + 1, 11 * 64, &tail_s, &err), 0);
+    requests = 3; // 2, 4 and 5 pages
+    double states = 1e5 / 1e6 + 5 * 1e5 / KIN_LOSS_READ_BYTES_S;
+    near(l.pages_s, requests * hops + 11 * 64 * 1000.0 / 1e6 + requests * 0.01 + reading(11, 5) + states + tail_s);
+    f.devices[FIRST].os = KIN_OS_BROWSER; // the lost layers alone cannot be computed: no device logs hidden states
+    assert_int_equal(lose(&f, &plan, &without, FIRST).recovery, KIN_LOSS_COMPUTED);
+}
+
 // The 60 tokens after the pages are computed in chunks, which both devices process at the same time.
 static void the_tail_is_computed_in_chunks(void **state) {
     (void)state;
@@ -305,6 +328,7 @@ int main(void) {
         cmocka_unit_test(all_is_computed_where_no_device_has_pages),
         cmocka_unit_test(the_lost_layers_alone_are_computed_where_the_others_have_pages),
         cmocka_unit_test(all_else_is_computed_where_pages_are_slow),
+        cmocka_unit_test(behind_the_last_checkpoint_all_layers_are_computed),
         cmocka_unit_test(the_tail_is_computed_in_chunks),
         cmocka_unit_test(a_short_text_has_no_page),
         cmocka_unit_test(layers_that_come_to_a_gpu_are_computed),

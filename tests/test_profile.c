@@ -375,6 +375,23 @@ static void a_dense_model_asks_for_what_its_shape_says(void **state) {
     near(f.weight_block_bytes, (6 * ((attention + ffn) * q4_k + 4096) + 512 * 40960.0 * q4_k) / (6 * 4 + 6), 1e-12);
     assert_true(f.expert_share == 0 && kin_facts_bytes_sum(f.expert_bytes) == 0);
     for (int il = 0; il < 6; il++) near(f.layer_share[il], 1, 1e-12);
+    assert_true(f.checkpoint_gap == 0 && f.checkpoint_bytes == 0);
+    close_spec(&o);
+}
+
+static void recurrent_layers_have_checkpoints(void **state) {
+    (void)state;
+    opened o;
+    kin_model_facts f;
+    kin_model_spec spec = dense();
+    spec.arch = "qwen35";
+    spec.attention_interval = 3;
+    open_spec(&o, &spec);
+    facts_of(&o, 512, &f);
+    assert_int_equal(f.checkpoint_gap, 512); // the least: the states are small
+    // Four layers of 8 heads with a state of 32 x 32 and 3 inputs of 384 channels, in whole pages of an attention layer.
+    const double page = 64 * f.kv_bytes * 6 / 2;
+    near(f.checkpoint_bytes, 4 * page * ceil((8 * 32 * 32 + 3 * 384) * 4 / page), 0.003); // beside their headers
     close_spec(&o);
 }
 
@@ -542,6 +559,7 @@ int main(void) {
         cmocka_unit_test(a_disk_that_cannot_be_measured_has_a_reason),
         cmocka_unit_test(a_quota_is_none_or_a_number_with_a_period),
         cmocka_unit_test(a_dense_model_asks_for_what_its_shape_says),
+        cmocka_unit_test(recurrent_layers_have_checkpoints),
         cmocka_unit_test(layers_that_differ_in_width_hold_what_is_theirs),
         cmocka_unit_test(experts_are_counted_apart_and_used_in_part),
         cmocka_unit_test(other_types_of_a_cache_are_smaller),

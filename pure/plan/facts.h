@@ -136,9 +136,11 @@ typedef struct kin_model_facts {
     double kv_held_bytes;                  // what the mean layer holds of the whole context on a CPU, for each token; 0: kv_bytes
     double gpu_kv_bytes;                   // the most that a layer holds on a GPU, likewise; 0: kv_held_bytes
     double kv_share[KIN_FACTS_MAX_LAYERS]; // [n_layer] what a layer holds on a CPU, divided by the mean; the mean is 1
-    double share_heads, share_ff;          // pieces of attention and of the feed-forward block that a group can divide
-    double kv_reads;                       // heads that read the same keys and values, each for itself; 0: one
-    double cpu_buffer_bytes;               // compute buffers and the program itself
+    int checkpoint_gap;      // tokens between the stored states of layers that store no pages; 0: the model has no such layers
+    double checkpoint_bytes; // states at one of these places, of all layers
+    double share_heads, share_ff; // pieces of attention and of the feed-forward block that a group can divide
+    double kv_reads;              // heads that read the same keys and values, each for itself; 0: one
+    double cpu_buffer_bytes;      // compute buffers and the program itself
     double gpu_buffer_bytes;
 } kin_model_facts;
 

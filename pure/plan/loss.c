@@ -86,6 +86,13 @@ static double hops_of(const kin_facts *facts, const kin_plan *plan) {
     return s;
 }
 
+// Returns the number of tokens whose keys and values, or states, are stored.
+static int count_stored(const kin_facts *facts) {
+    int n_cached = facts->work.n_cached, gap = facts->model.checkpoint_gap, n_behind = 0;
+    if (gap > 0) n_behind = n_cached % gap < KIN_LOSS_REPLY_TOKENS ? n_cached % gap : KIN_LOSS_REPLY_TOKENS;
+    return (n_cached - n_behind) / KIN_LOSS_PAGE_TOKENS * KIN_LOSS_PAGE_TOKENS;
+}
+
 static int count_requests(int n_pages) {
     int n = 0;
     for (int i = 0; i < n_pages; n++)
@@ -97,18 +104,18 @@ static int count_requests(int n_pages) {
 // False if a device cannot get some of them from their owner.
 static bool fetch_pages(const kin_facts *facts, const places *p, const kin_plan *without, int lost, int replica, int n_pages,
                         double *s) {
-    double page_bytes = KIN_LOSS_PAGE_TOKENS * facts->model.kv_bytes;
+    double bytes = n_pages * KIN_LOSS_PAGE_TOKENS * facts->model.kv_bytes + facts->model.checkpoint_bytes / facts->model.n_layer;
     int n_requests = count_requests(n_pages);
     double rtt_s[KIN_FACTS_MAX_DEVICES] = {0};
     *s = n_requests * hops_of(facts, without);
     for (int il = 0; il < facts->model.n_layer; il++) {
         int to = p->after[il].device, from = p->before[il].device == lost ? replica : p->before[il].device;
         if (from < 0) continue;
-        if (to != 0) *s += n_pages * page_bytes / KIN_LOSS_READ_BYTES_S; // the head reads its own pages at the same time
+        if (to != 0) *s += bytes / KIN_LOSS_READ_BYTES_S; // the head reads its own pages at the same time
         if (to == from) continue;
         const kin_link_facts *link = &facts->links[from][to];
         if (!kin_facts_link_usable(link)) return false;
-        *s += n_pages * page_bytes / link->bytes_s;
+        *s += bytes / link->bytes_s;
         rtt_s[to] = fmax(rtt_s[to], link->rtt_s);
     }
     for (int d = 0; d < facts->n_device; d++) *s += n_requests * rtt_s[d];
@@ -163,7 +170,9 @@ static bool has_groups(const kin_facts *facts) {
 // compute from the earlier ones, so everything is computed.
 static bool recompute_layers(const kin_facts *facts, const kin_plan *plan, const kin_plan *without, const places *p, int lost,
                              int n_pages, double *s) {
-    if (has_groups(facts) || plan->n_rounds > 1 || without->n_rounds > 1 || !all_keep_pages(facts, p, lost)) return false;
+    if (facts->model.checkpoint_gap > 0 || has_groups(facts) || plan->n_rounds > 1 || without->n_rounds > 1 ||
+        !all_keep_pages(facts, p, lost))
+        return false;
     if (!fetch_pages(facts, p, without, lost, -1, n_pages, s)) return false;
     *s += hops_of(facts, without);
     return recompute_lost(facts, p, lost, n_pages, s);
@@ -172,7 +181,7 @@ static bool recompute_layers(const kin_facts *facts, const kin_plan *plan, const
 // Chooses the recovery that kin uses, and returns its time. tail_s: time of the tokens after the pages.
 static double choose(const kin_facts *facts, const kin_plan *plan, const kin_plan *without, const places *p, int device,
                      double tail_s, kin_loss *out) {
-    int n_pages = facts->work.n_cached / KIN_LOSS_PAGE_TOKENS;
+    int n_stored = count_stored(facts), n_pages = n_stored / KIN_LOSS_PAGE_TOKENS;
     int n_first = n_pages < KIN_LOSS_FIRST_PAGES ? n_pages : KIN_LOSS_FIRST_PAGES;
     double pages_s, layers_s, first_s = 0;
     out->n_computed = facts->work.n_cached;
@@ -182,7 +191,7 @@ static double choose(const kin_facts *facts, const kin_plan *plan, const kin_pla
         out->pages_s = pages_s + tail_s;
         if (out->pages_s <= out->compute_s) {
             out->recovery = KIN_LOSS_PAGES;
-            out->n_computed %= KIN_LOSS_PAGE_TOKENS;
+            out->n_computed -= n_stored;
             return out->pages_s;
         }
     }
@@ -191,7 +200,7 @@ static double choose(const kin_facts *facts, const kin_plan *plan, const kin_pla
         out->layers_s = layers_s + tail_s;
         if (out->layers_s <= out->compute_s) {
             out->recovery = KIN_LOSS_LAYERS;
-            out->n_computed %= KIN_LOSS_PAGE_TOKENS;
+            out->n_computed -= n_stored;
             return first_s + out->layers_s;
         }
     }
@@ -201,7 +210,7 @@ static double choose(const kin_facts *facts, const kin_plan *plan, const kin_pla
 
 int kin_loss_predict(const kin_facts *facts, const kin_plan *plan, const kin_plan *without, int device, kin_loss *out,
                      kin_err *err) {
-    int n_cached = facts->work.n_cached, n_tail = n_cached % KIN_LOSS_PAGE_TOKENS;
+    int n_cached = facts->work.n_cached, n_tail = n_cached - count_stored(facts);
     double tail_s;
     places p;
     kin_assert(device > 0 && device < facts->n_device);

@@ -20,6 +20,10 @@
 // the last full page is computed in chunks, like a prompt. A member reads and decrypts the pages of all its layers, even those
 // that it had before, because the KV caches of a ring begin empty. The head does so while it waits for the others.
 //
+// Recurrent and windowed layers have states at checkpoints instead of pages (docs/MODELS.md): pages count up to the last
+// checkpoint, whose states come with them, and the tail is what follows it: the tokens since the last multiple of the gap, or
+// since the end of the prompt, if the reply has KIN_LOSS_REPLY_TOKENS. Their hidden states are not logged.
+//
 // Pure functions.
 #pragma once
 
@@ -29,6 +33,7 @@ enum {
     KIN_LOSS_PAGE_TOKENS = 64, // KIN_KV_CELLS
     KIN_LOSS_FIRST_PAGES = 2,
     KIN_LOSS_REQUEST_PAGES = 8, // KIN_PAGES_MAX
+    KIN_LOSS_REPLY_TOKENS = 256,
 };
 
 static const double KIN_LOSS_SILENCE_S = 1.5;      // until an unresponsive device is noticed (a connection that ends: at once)
