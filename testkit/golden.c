@@ -37,21 +37,28 @@ static int parse_line(kin_golden *g, const char *line) {
     return g->n_prompt > 0 ? add_ids(g, greedy) : KIN_FAIL;
 }
 
-int kin_golden_load(const char *dir, kin_golden *models, kin_err *err) {
+// Adds the models of a table, if it is there, to the first n. Returns their number, or KIN_FAIL.
+static int load_table(const char *dir, const char *name, kin_golden *models, int n, kin_err *err) {
     char path[1024], line[8192];
-    snprintf(path, sizeof path, "%s/golden.tsv", dir);
+    snprintf(path, sizeof path, "%s/%s", dir, name);
     FILE *table = fopen(path, "r");
-    if (!table) return 0;
-    int n = 0, rc = fgets(line, sizeof line, table) ? 0 : kin_err_set(err, "%s is empty", path); // titles
+    if (!table) return n;
+    const int n_before = n;
+    int rc = fgets(line, sizeof line, table) ? 0 : kin_err_set(err, "%s is empty", path); // titles
     while (rc == 0 && fgets(line, sizeof line, table)) {
         if (n == KIN_GOLDEN_MAX_MODELS)
             rc = kin_err_set(err, "%s: more than %d models", path, n);
         else if (parse_line(&models[n++], line) != 0)
-            rc = kin_err_set(err, "%s: model %d cannot be read", path, n);
+            rc = kin_err_set(err, "%s: model %d cannot be read", path, n - n_before);
     }
     fclose(table);
-    if (rc == 0 && n == 0) rc = kin_err_set(err, "%s has no models", path);
+    if (rc == 0 && n == n_before) rc = kin_err_set(err, "%s has no models", path);
     return rc == 0 ? n : KIN_FAIL;
+}
+
+int kin_golden_load(const char *dir, kin_golden *models, kin_err *err) {
+    const int n = load_table(dir, "golden.tsv", models, 0, err);
+    return n < 0 ? KIN_FAIL : load_table(dir, "golden-long.tsv", models, n, err);
 }
 
 // ---- rows of logits

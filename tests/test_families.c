@@ -28,11 +28,35 @@
 #define OWN_DIR KIN_SOURCE_DIR "/tests/golden"
 
 // The models in the folder whose families kin knows.
-static const char *const known[] = {"dsv2-legacy.", "dsv2lite.",   "dsv3.",       "gemma2.",     "gemma2-27b.",     "gemma3.",
-                                    "gemma3-270m.", "gemma4-26b.", "gemma4-e2b.", "glm4.",       "glm4moe.",        "gpt-oss.",
-                                    "granite.",     "granitemoe.", "lfm2moe.",    "minimax-m2.", "ministral3.",     "olmo2.",
-                                    "olmo3.",       "phi3-mini.",  "phi4-mini.",  "qwen2moe.",   "mistral-large3.", "qwen35.",
-                                    "qwen35moe.",   "qwen35-mtp.", "qwen3next.",  "smollm3."};
+static const char *const known[] = {"dsv2-legacy.",
+                                    "dsv2lite.",
+                                    "dsv3.",
+                                    "gemma2.",
+                                    "gemma2-27b.",
+                                    "gemma3.",
+                                    "gemma3-270m.",
+                                    "gemma4-26b.",
+                                    "gemma4-e2b.",
+                                    "glm4.",
+                                    "glm4moe.",
+                                    "gpt-oss.",
+                                    "granite.",
+                                    "granitemoe.",
+                                    "lfm2moe.",
+                                    "minimax-m2.",
+                                    "ministral3.",
+                                    "olmo2.",
+                                    "olmo3.",
+                                    "phi3-mini.",
+                                    "phi4-mini.",
+                                    "qwen2moe.",
+                                    "mistral-large3.",
+                                    "qwen35.",
+                                    "qwen35moe.",
+                                    "qwen35-mtp.",
+                                    "qwen3next.",
+                                    "smollm3.",
+                                    "qwen3next-legacy-long."};
 enum { N_KNOWN = sizeof known / sizeof known[0] };
 
 static kin_golden models[KIN_GOLDEN_MAX_MODELS], own[KIN_GOLDEN_MAX_MODELS];
