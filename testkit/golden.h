@@ -1,7 +1,7 @@
 // Golden models: small models of random weights with exact logits, and the results of llama.cpp.
 //
-// They are in a folder beside the clone and are optional; the tables there are golden.tsv and golden-long.tsv (longer prompts), one
-// row per model:
+// They are in a folder beside the clone and are optional; the tables there are golden.tsv and golden-long.tsv (longer prompts),
+// one row per model:
 //   name, n_vocab, prompt ids, greedy ids, llama.cpp's median and maximum error
 // NAME.gguf is the model. NAME.logits has its exact logits, f32, rows of n_vocab: weights dequantized, everything in float32, fed
 // the prompt and then the ids that llama.cpp generates greedily. An error is the relative L2 distance of a row: about 2e-2 for
@@ -22,7 +22,8 @@ typedef struct kin_golden {
     double error_median, error_max; // of llama.cpp itself, over the rows
 } kin_golden;
 
-// Reads DIR/golden.tsv and DIR/golden-long.tsv into models[KIN_GOLDEN_MAX_MODELS]. Returns their number, 0 if there is no table, or KIN_FAIL.
+// Reads DIR/golden.tsv and DIR/golden-long.tsv into models[KIN_GOLDEN_MAX_MODELS]. Returns their number, 0 if there is no table,
+// or KIN_FAIL.
 int kin_golden_load(const char *dir, kin_golden *models, kin_err *err);
 
 typedef struct kin_golden_result {
