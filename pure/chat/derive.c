@@ -498,7 +498,8 @@ static int find_escapes(const study *s, kin_chat_format *format) {
 }
 
 static int accept(study *s, kin_chat_format *candidate, bool is_known) {
-    bool ok;
+    bool ok, is_begun = candidate->call_begin[0] && ends_with(trim(kin_text_str(&s->open.text)), str(candidate->call_begin));
+    if (candidate->is_begun != is_begun) return 0;
     if (confirm(s, candidate, &ok) != 0) return KIN_FAIL;
     if (!ok) return 0;
     if (find_escapes(s, candidate) != 0) return KIN_FAIL;

@@ -176,6 +176,12 @@ static const kin_chat_format known[] = {
         {.syntax = KIN_CALL_OBJECT, .calls_begin = "<tool_calls>", .calls_end = "</tool_calls>", NAME_AND_ARGUMENTS, THINK_TAGS},
     [KIN_CHAT_FUNCTION] = {.syntax = KIN_CALL_JSON, .call_begin = "<function=", .name_end = ">", .call_end = "</function>"},
     [KIN_CHAT_FIREFUNCTION] = {.syntax = KIN_CALL_OBJECT, .is_list = true, .calls_begin = "functools", NAME_AND_ARGUMENTS},
+    [KIN_CHAT_RECIPIENTS] = {.syntax = KIN_CALL_JSON, .is_begun = true, .call_begin = ">>>", .text_begin = ">>>all\n"},
+    [KIN_CHAT_GIGACHAT] = {.syntax = KIN_CALL_OBJECT,
+                           .call_begin = "function call<|role_sep|>",
+                           NAME_AND_ARGUMENTS,
+                           THINK_TAGS,
+                           .text_end = "<|message_sep|>"},
 };
 
 const kin_chat_format *kin_chat_format_known(kin_chat_known which) {

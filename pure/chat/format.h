@@ -41,6 +41,7 @@ typedef struct kin_chat_format {
     bool id_names; // JSON: instead of the name the model writes the id, functions.NAME:0
     bool id_first; // OBJECT
     bool is_raw;   // PYTHON: strings have no escapes
+    bool is_begun; // the prompt ends with call_begin: a reply begins behind it, and text with the rest of text_begin
     char calls_begin[KIN_CHAT_MAX_MARK], calls_end[KIN_CHAT_MAX_MARK];
     char call_begin[KIN_CHAT_MAX_MARK], call_end[KIN_CHAT_MAX_MARK];
     char name_begin[KIN_CHAT_MAX_MARK], name_end[KIN_CHAT_MAX_MARK], arguments_end[KIN_CHAT_MAX_MARK];
@@ -87,6 +88,8 @@ typedef enum kin_chat_known {
     KIN_CHAT_MINIMAX_1,    // MiniMax M1: <tool_calls>, an object on each line
     KIN_CHAT_FUNCTION,     // Functionary 3.1: <function=NAME>{...}</function>
     KIN_CHAT_FIREFUNCTION, // Firefunction 2: functools[{"name": ..., "arguments": {...}}]
+    KIN_CHAT_RECIPIENTS,   // Functionary 3.2: >>>NAME and JSON on the next line; text is >>>all
+    KIN_CHAT_GIGACHAT,     // GigaChat 3: a message of the role "function call" with {"name": ..., "arguments": {...}}
     KIN_CHAT_N_KNOWN,
 } kin_chat_known;
 

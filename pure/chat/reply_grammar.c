@@ -303,7 +303,7 @@ static int put_call_rule(kin_reply_writer *w) {
     else
         rc = f->syntax == KIN_CALL_JSON ? put_json_calls(w) : kin_reply_put_value_calls(w);
     kin_reply_end_rule(w, "bare");
-    kin_reply_put_mark(w, f->call_begin);
+    if (!f->is_begun) kin_reply_put_mark(w, f->call_begin);
     kin_reply_put(w, f->call_begin[0] ? "ws " : "");
     kin_reply_put_mark(w, f->name_begin);
     kin_reply_put(w, "bare ");
@@ -318,6 +318,13 @@ static int put_call_rule(kin_reply_writer *w) {
 static void put_calls_rule(kin_reply_writer *w) {
     const kin_chat_format *f = w->format;
     int n_more = w->rules->parallel ? KIN_REPLY_MAX_CALLS - 1 : 0;
+    if (f->is_begun) { // the first call's mark is in the prompt, or text precedes it
+        kin_reply_put(w, "call (");
+        kin_reply_put_mark(w, f->call_begin);
+        kin_text_print(w->line, "ws call ws){0,%d} ", n_more);
+        kin_reply_end_rule(w, "calls");
+        return;
+    }
     if (f->calls_begin[0]) {
         kin_reply_put(w, f->is_bare ? "(" : "");
         kin_reply_put_mark(w, f->calls_begin);
@@ -326,7 +333,7 @@ static void put_calls_rule(kin_reply_writer *w) {
     kin_reply_put(w, f->is_list ? "\"[\" ws call ws " : "call ");
     kin_text_print(w->line, "(%s call%s){0,%d} ",
                    f->is_list   ? "\",\" ws"
-                   : f->is_bare ? "ws \";\" ws"
+                   : f->is_bare ? "ws (\";\" ws)?"
                                 : "ws",
                    f->is_list ? " ws" : "", n_more);
     kin_reply_put(w, f->is_list ? "\"]\" " : "");
@@ -339,7 +346,7 @@ static void put_calls_rule(kin_reply_writer *w) {
 
 // A mark around the text of an answer, which the model may leave out.
 static void put_text_mark(kin_reply_writer *w, const char *mark) {
-    if (!mark[0]) return;
+    if (!mark[0] || w->format->is_begun) return;
     kin_reply_put(w, "(");
     kin_reply_put_mark(w, mark);
     kin_reply_put(w, ")? ");
@@ -358,9 +365,25 @@ static void put_llama_text(kin_reply_writer *w) {
                    w->format->name_key, space, space, space);
 }
 
+// The rest of a text's mark, which the prompt ends with the beginning of.
+static void put_begun_text_mark(kin_reply_writer *w) {
+    const char *mark = w->format->text_begin;
+    size_t n = strlen(w->format->call_begin);
+    if (w->format->is_begun) put_literal(w, (kin_str){mark + n, strlen(mark) - n});
+}
+
 static void put_text_and_calls(kin_reply_writer *w) {
     const kin_chat_format *f = w->format;
     words words = {.n = 0};
+    if (f->is_begun) {
+        kin_reply_put(w, "calls | ");
+        put_begun_text_mark(w);
+        kin_reply_put_text_without(w, f->call_begin);
+        kin_reply_put(w, "(");
+        kin_reply_put_mark(w, f->call_begin);
+        kin_reply_put(w, "calls)? ");
+        return;
+    }
     if (f->is_bare && f->syntax == KIN_CALL_OBJECT && f->name_key[0]) {
         put_llama_text(w);
         return;
@@ -374,7 +397,7 @@ static void put_text_and_calls(kin_reply_writer *w) {
     put_text_mark(w, f->text_begin);
     put_text_without_words(w, &words);
     put_text_mark(w, f->text_end);
-    kin_reply_put(w, "calls? ");
+    kin_reply_put(w, f->text_end[0] ? "(ws calls)? " : "calls? ");
 }
 
 static int put_json_text(kin_reply_writer *w) {
@@ -397,6 +420,7 @@ static int put_body_rule(kin_reply_writer *w) {
         kin_reply_put(w, "ws calls "); // SentencePiece models tend to begin with a space
     } else if (rc == 0 && w->rules->schema.len > 0) {
         put_text_mark(w, f->text_begin);
+        put_begun_text_mark(w);
         rc = put_json_text(w);
         kin_reply_put(w, " ");
         put_text_mark(w, f->text_end);
@@ -404,6 +428,7 @@ static int put_body_rule(kin_reply_writer *w) {
     } else if (rc == 0 && has_calls) {
         put_text_and_calls(w);
     } else {
+        put_begun_text_mark(w);
         kin_reply_put(w, ".* ");
     }
     kin_reply_end_rule(w, "body");

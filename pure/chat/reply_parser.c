@@ -67,7 +67,7 @@ bool kin_reply_hold(kin_reply_parser *p, char c) {
 }
 
 void kin_reply_forget(kin_reply_parser *p) {
-    p->held.len = p->n_space = 0;
+    p->held.len = p->n_space = p->n_given = 0;
 }
 
 static kin_reply_kind kind_of_text(const kin_reply_parser *p) {
@@ -75,13 +75,21 @@ static kin_reply_kind kind_of_text(const kin_reply_parser *p) {
     return is_reasoning ? KIN_REPLY_REASONING : KIN_REPLY_TEXT;
 }
 
+// True if a call that turns out to be none is the mark of text: Functionary's >>>all begins like a call.
+static bool is_text_mark(const kin_reply_parser *p) {
+    const char *mark = p->format->text_begin;
+    return p->state >= KIN_REPLY_AFTER_MARK && mark[0] &&
+           kin_chat_mark_match(mark, (kin_str){p->held.at, p->held.len}) == KIN_MARK_EQUAL;
+}
+
 void kin_reply_release(kin_reply_parser *p) {
+    size_t begin = is_text_mark(p) ? p->held.len : p->n_given;
     if (p->state != KIN_REPLY_IN_REASONING) {
         p->state = KIN_REPLY_IN_TEXT;
         p->at_beginning = p->in_list = false;
     }
     p->drops_space = false;
-    kin_reply_emit(p, kind_of_text(p), p->held.at, p->held.len);
+    kin_reply_emit(p, kind_of_text(p), p->held.at + begin, p->held.len - begin);
     kin_reply_forget(p);
 }
 
@@ -238,6 +246,16 @@ static bool is_plain(const kin_reply_parser *p) {
 
 // ---- the parser
 
+// Begins the reply with the mark that the prompt ends with.
+static void give_mark(kin_reply_parser *p) {
+    const kin_chat_format *f = p->format;
+    size_t n = f->is_begun ? strlen(f->call_begin) : 0;
+    bool is_of_text = n > 0 && strncmp(f->text_begin, f->call_begin, n) == 0;
+    if (!p->has_calls && !is_of_text) return;
+    for (size_t i = 0; i < n; i++) step_text(p, f->call_begin[i]);
+    p->n_given = n;
+}
+
 int kin_reply_parser_new(kin_reply_parser **out, const kin_reply_options *options, kin_err *err) {
     *out = NULL;
     kin_reply_parser *p = calloc(1, sizeof *p);
@@ -263,6 +281,7 @@ int kin_reply_parser_new(kin_reply_parser **out, const kin_reply_options *option
         kin_reply_parser_free(p);
         return kin_err_set(err, "reply: out of memory");
     }
+    give_mark(p);
     *out = p;
     return 0;
 }

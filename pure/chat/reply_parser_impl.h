@@ -61,6 +61,7 @@ struct kin_reply_parser {
 
     kin_text_buffer held; // undecided bytes: white space, then the beginning of a mark; or the whole call so far
     size_t n_space;
+    size_t n_given; // held bytes that the prompt ends with
 
     int n_calls;
     bool in_list, list_has_calls;

@@ -25,6 +25,7 @@ static const struct {
     {{"<|channel|>", "<|message|>"}, KIN_CHAT_HARMONY},
     {{"[TOOL_CALLS]", "[ARGS]"}, KIN_CHAT_MISTRAL_LABELS},
     {{"[TOOL_CALLS]", ""}, KIN_CHAT_MISTRAL},
+    {{"<|role_sep|>", "function call"}, KIN_CHAT_GIGACHAT},
     {{"<tool_call>", "<function="}, KIN_CHAT_XML},
     {{"<tool_call>", "<arg_key>"}, KIN_CHAT_GLM},
     {{"<|tool_call>", "call:"}, KIN_CHAT_GEMMA},

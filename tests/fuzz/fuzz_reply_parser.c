@@ -91,11 +91,14 @@ static void free_result(result *r) {
     kin_text_fini(&r->arguments);
 }
 
-// A reply without calls and reasoning comes out whole; otherwise its text is a subsequence of the reply.
-// White space may be dropped.
+// A reply without calls and reasoning comes out whole if its format has no marks around text; otherwise its text is a subsequence
+// of the reply. White space may be dropped.
 static void check_text(const result *r, const kin_reply_options *options, const char *at, size_t len) {
     size_t i = 0, k = 0;
-    bool all = !r->has_calls && (options->reasoning_in_text || (!options->reasoning && !options->begins_in_reasoning));
+    const kin_chat_format *f = options->format;
+    bool has_marks = f->text_begin[0] || f->text_end[0] || f->turn_end[0] || f->syntax == KIN_CALL_CHANNELS;
+    bool thinks = !options->reasoning_in_text && (options->reasoning || options->begins_in_reasoning);
+    bool all = !r->has_calls && !thinks && !has_marks;
     if (all) kin_assert(r->text.len == len && (len == 0 || memcmp(r->text.at, at, len) == 0));
     for (; i < r->text.len; i++, k++) {
         if (kin_is_space(r->text.at[i])) {
