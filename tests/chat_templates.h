@@ -185,6 +185,18 @@ static const model models[] = {
          "{{ k }}={% if v is string %}'{{ v }}'{% elif v is mapping %}{{ v | tojson }}{% else %}{{ v | string "
          "}}{% endif %}{% if not loop.last %}, {% endif %}") ")") "<|tool_call_end|>"),
      KIN_CHAT_LFM, ALL, CHATML},
+    {"Muse Glimmer",
+     TOOLS "{% for m in messages %}{% if m.role == 'assistant' %}{% if m.reasoning_content %}<|start|>assistant "
+           "to=self<|message|>{{ m.reasoning_content }}<|eom|>{% endif %}{% if m.tool_calls %}" EACH(
+               "<|start|>assistant to=" NAME "<|message|><atem:function_calls>\n<atem:invoke name=\"" NAME
+               "\">\n" PARAMETERS("<atem:parameter name=\"{{ k }}\">" TEXT_OR_JSON
+                                  "</atem:parameter>\n") "</atem:invoke>\n</atem:function_calls>{{ '<|eot|>' if loop.last else "
+                                                         "'<|eom|>' }}") "{% else %}<|start|>assistant to=user<|message|>{{ "
+                                                                         "m.content }}<|eot|>{% endif %}{% else %}<|start|>{{ "
+                                                                         "m.role }}<|message|>{{ m.content }}<|eot|>{% endif "
+                                                                         "%}{% endfor %}{% if add_generation_prompt "
+                                                                         "%}<|start|>assistant{% endif %}",
+     KIN_CHAT_MUSE, ALL & ~WITH_NULL, "<|start|>assistant", "<|eot|>"},
     {"gpt-oss",
      TOOLS "{% for m in messages %}{% if m.tool_calls %}{% set c = m.tool_calls[0] %}<|start|>assistant to=functions." NAME
            "<|channel|>commentary json<|message|>" ARGUMENTS "<|call|>{% elif m.role == 'assistant' "

@@ -565,7 +565,7 @@ static bool walk(kin_constraint *c, const kin_vocab *vocab, const kin_reply_opti
         if (next && length > 100 && kin_token_set_has(set, next) && kin_rng_u64(rng) % 16 > 0) id = next;
         n_spelled = id == next && next ? n_spelled + 1 : id == (uint8_t)closing[0];
         assert_int_equal(kin_constraint_accept(c, id, NULL), 0);
-        ended = kin_vocab_is_eog(vocab, id) || ++length > 600;
+        ended = kin_vocab_is_eog(vocab, id) || ++length > 1500;
         kin_str piece = kin_vocab_piece(vocab, id);
         int rc =
             ended ? kin_reply_parser_flush(p, false, &events, &n) : kin_reply_parser_push(p, piece.at, piece.len, &events, &n);

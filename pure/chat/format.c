@@ -182,6 +182,20 @@ static const kin_chat_format known[] = {
                            NAME_AND_ARGUMENTS,
                            THINK_TAGS,
                            .text_end = "<|message_sep|>"},
+    [KIN_CHAT_MUSE] = {.syntax = KIN_CALL_PARAMETERS,
+                       .call_begin = "to=" KIN_MARK_NAME "<|message|><atem:function_calls>",
+                       .call_end = "</atem:function_calls>",
+                       .name_begin = "<atem:invoke name=\"",
+                       .name_end = "\">",
+                       .arguments_end = "</atem:invoke>",
+                       .key_begin = "<atem:parameter name=\"",
+                       .key_end = "\">",
+                       .value_end = "</atem:parameter>",
+                       .think_begin = "to=self<|message|>",
+                       .think_end = "<|eom|><|start|>assistant",
+                       .text_begin = "to=user<|message|>",
+                       .text_end = "<|eom|><|start|>assistant",
+                       .ends_messages = true},
 };
 
 const kin_chat_format *kin_chat_format_known(kin_chat_known which) {
@@ -204,13 +218,18 @@ static bool is_digit(char c) {
     return c >= '0' && c <= '9';
 }
 
+// True for a byte of what the placeholder stands for.
+static bool stands_for(char placeholder, char c) {
+    return placeholder == KIN_MARK_DIGITS[0] ? is_digit(c) : !kin_is_space(c) && c != '<';
+}
+
 kin_mark_match kin_chat_mark_match(const char *mark, kin_str bytes) {
     for (size_t i = 0;; mark++) {
         while (i < bytes.len && kin_is_space(bytes.at[i])) i++;
         while (kin_is_space(*mark)) mark++;
         if (i == bytes.len) return *mark ? KIN_MARK_PREFIX : KIN_MARK_EQUAL;
-        bool is_number = *mark == KIN_MARK_DIGITS[0];
-        if (is_number ? !is_digit(bytes.at[i]) : *mark != bytes.at[i]) return KIN_MARK_DIFFERS;
-        for (i++; is_number && i < bytes.len && is_digit(bytes.at[i]);) i++;
+        bool is_placeholder = *mark == KIN_MARK_DIGITS[0] || *mark == KIN_MARK_NAME[0];
+        if (is_placeholder ? !stands_for(*mark, bytes.at[i]) : *mark != bytes.at[i]) return KIN_MARK_DIFFERS;
+        for (i++; is_placeholder && i < bytes.len && stands_for(*mark, bytes.at[i]);) i++;
     }
 }

@@ -9,7 +9,8 @@
 // meaning, and neither has white space within them, except in calls_begin, call_begin and think_begin, which are searched for in
 // text.
 //
-// KIN_MARK_DIGITS in a mark is a number: the index that Kimi K3 gives each call.
+// KIN_MARK_DIGITS in a mark is a number: the index that Kimi K3 gives each call. KIN_MARK_NAME in call_begin is the name of a
+// tool, which stands there as the recipient of a message.
 //
 // Plain data: may be copied and compared. The known formats are constants.
 #pragma once
@@ -20,6 +21,7 @@
 #include "base/str.h"
 
 #define KIN_MARK_DIGITS "\1"
+#define KIN_MARK_NAME "\2"
 
 enum { KIN_CHAT_MAX_MARK = 80, KIN_CHAT_MAX_KEY = 24 }; // bytes with the final NUL
 
@@ -58,6 +60,7 @@ typedef struct kin_chat_format {
     char think_begin[KIN_CHAT_MAX_MARK], think_end[KIN_CHAT_MAX_MARK]; // empty: the model does not reason
     char text_begin[KIN_CHAT_MAX_MARK], text_end[KIN_CHAT_MAX_MARK];   // around the text of an answer; left out of it
     char turn_end[KIN_CHAT_MAX_MARK];                                  // text before the token that ends the reply; left out
+    bool ends_messages;                                                // text_end stands between calls too: each is a message
 } kin_chat_format;
 
 typedef enum kin_chat_known {
@@ -90,6 +93,7 @@ typedef enum kin_chat_known {
     KIN_CHAT_FIREFUNCTION, // Firefunction 2: functools[{"name": ..., "arguments": {...}}]
     KIN_CHAT_RECIPIENTS,   // Functionary 3.2: >>>NAME and JSON on the next line; text is >>>all
     KIN_CHAT_GIGACHAT,     // GigaChat 3: a message of the role "function call" with {"name": ..., "arguments": {...}}
+    KIN_CHAT_MUSE,         // Muse Glimmer: messages to=NAME, each with a call in tags of its own
     KIN_CHAT_N_KNOWN,
 } kin_chat_known;
 

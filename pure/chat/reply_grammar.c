@@ -34,8 +34,8 @@ void kin_reply_put_mark(kin_reply_writer *w, const char *mark) {
     for (const char *at = mark;;) {
         size_t len = 1;
         int32_t id = *at ? control_token_at(w, at, &len) : KIN_TOKEN_NONE;
-        bool is_line = *at == '\n', is_number = *at == KIN_MARK_DIGITS[0];
-        if (*at && id == KIN_TOKEN_NONE && !is_line && !is_number) {
+        bool is_line = *at == '\n', is_number = *at == KIN_MARK_DIGITS[0], is_name = *at == KIN_MARK_NAME[0];
+        if (*at && id == KIN_TOKEN_NONE && !is_line && !is_number && !is_name) {
             at++;
             continue;
         }
@@ -44,7 +44,7 @@ void kin_reply_put_mark(kin_reply_writer *w, const char *mark) {
         if (id != KIN_TOKEN_NONE)
             kin_text_print(w->line, "<[%d]> ", (int)id);
         else
-            kin_reply_put(w, is_number ? "[0-9]{1,3} " : "ws ");
+            kin_reply_put(w, is_number ? "[0-9]{1,3} " : is_name ? "name " : "ws ");
         for (at += id != KIN_TOKEN_NONE ? len : 1; is_line && kin_is_space(*at);) at++;
         begin = at;
     }
@@ -95,13 +95,20 @@ static void put_other_ends(kin_reply_writer *w, char without[][KIN_CHAT_MAX_MARK
     kin_reply_put(w, ")");
 }
 
-// Adds a mark, which text then must not contain. One that begins with a control token cannot be in text.
-static void add_word(const kin_reply_writer *w, words *words, const char *mark) {
+static bool has_control_token(const kin_reply_writer *w, const char *mark) {
     size_t len;
-    if (!mark[0] || words->n == 2 || control_token_at(w, mark, &len) != KIN_TOKEN_NONE) return;
+    for (; *mark; mark++) {
+        if (control_token_at(w, mark, &len) != KIN_TOKEN_NONE) return true;
+    }
+    return false;
+}
+
+// Adds a mark, which text then must not contain. One with a control token cannot be in text.
+static void add_word(const kin_reply_writer *w, words *words, const char *mark) {
+    if (!mark[0] || words->n == 2 || has_control_token(w, mark)) return;
     if (words->n == 1 && mark[0] != words->at[0][0]) return;
     size_t n = (size_t)char_len(mark);
-    while (mark[n] && mark[n] != mark[0] && mark[n] != '\n') n++;
+    while (mark[n] && mark[n] != mark[0] && mark[n] != '\n' && mark[n] != KIN_MARK_NAME[0]) n++;
     memcpy(words->at[words->n], mark, n);
     words->at[words->n++][n] = 0;
 }
@@ -293,10 +300,19 @@ static void put_id_rule(kin_reply_writer *w) {
 
 // ---- calls
 
+static void put_name_rule(kin_reply_writer *w) {
+    for (size_t i = 0; i < w->rules->n_tools; i++) {
+        kin_reply_put(w, i > 0 ? "| " : "");
+        put_literal(w, w->rules->tools[i].name);
+    }
+    kin_reply_end_rule(w, "name");
+}
+
 static int put_call_rule(kin_reply_writer *w) {
     const kin_chat_format *f = w->format;
     int rc = f->syntax == KIN_CALL_OBJECT ? 0 : check_names(w);
     if (rc != 0) return rc;
+    if (strchr(f->call_begin, KIN_MARK_NAME[0])) put_name_rule(w);
     if (f->id_begin[0]) put_id_rule(w);
     if (f->syntax == KIN_CALL_OBJECT)
         rc = put_objects(w);
@@ -331,11 +347,9 @@ static void put_calls_rule(kin_reply_writer *w) {
         kin_reply_put(w, f->is_bare ? ")? " : "ws ");
     }
     kin_reply_put(w, f->is_list ? "\"[\" ws call ws " : "call ");
-    kin_text_print(w->line, "(%s call%s){0,%d} ",
-                   f->is_list   ? "\",\" ws"
-                   : f->is_bare ? "ws (\";\" ws)?"
-                                : "ws",
-                   f->is_list ? " ws" : "", n_more);
+    kin_reply_put(w, f->is_list ? "(\",\" ws " : f->is_bare ? "(ws (\";\" ws)? " : "(ws ");
+    if (f->ends_messages) kin_reply_put_mark(w, f->text_end);
+    kin_text_print(w->line, "%scall%s){0,%d} ", f->ends_messages ? "ws " : "", f->is_list ? " ws" : "", n_more);
     kin_reply_put(w, f->is_list ? "\"]\" " : "");
     kin_reply_put(w, f->calls_end[0] ? "ws " : "");
     kin_reply_put_mark(w, f->calls_end);
@@ -347,7 +361,7 @@ static void put_calls_rule(kin_reply_writer *w) {
 // A mark around the text of an answer, which the model may leave out.
 static void put_text_mark(kin_reply_writer *w, const char *mark) {
     if (!mark[0] || w->format->is_begun) return;
-    kin_reply_put(w, "(");
+    kin_reply_put(w, "(ws ");
     kin_reply_put_mark(w, mark);
     kin_reply_put(w, ")? ");
 }

@@ -140,6 +140,14 @@ static int list_marks(const kin_reply_parser *p, mark *marks) {
     return n;
 }
 
+static kin_mark_match match_mark(const char *mark, kin_str text) {
+    size_t len = strlen(mark);
+    if (strchr(mark, KIN_MARK_NAME[0]))
+        return text.len > len + KIN_REPLY_MAX_NAME ? KIN_MARK_DIFFERS : kin_chat_mark_match(mark, text);
+    if (text.len > len || memcmp(text.at, mark, text.len) != 0) return KIN_MARK_DIFFERS;
+    return text.len == len ? KIN_MARK_EQUAL : KIN_MARK_PREFIX;
+}
+
 // Finds the mark that equals these bytes, or the first one that begins with them. White space within marks that end calls has no
 // meaning.
 static bool find_mark(const kin_reply_parser *p, kin_str text, mark *out, bool *is_whole) {
@@ -147,12 +155,8 @@ static bool find_mark(const kin_reply_parser *p, kin_str text, mark *out, bool *
     int n = list_marks(p, marks);
     bool is_found = *is_whole = false;
     for (int i = 0; i < n && !*is_whole; i++) {
-        kin_mark_match match = KIN_MARK_DIFFERS;
-        size_t len = strlen(marks[i].text);
-        if (marks[i].kind == END_CALL)
-            match = kin_chat_mark_match(marks[i].text, text);
-        else if (text.len <= len && memcmp(text.at, marks[i].text, text.len) == 0)
-            match = text.len == len ? KIN_MARK_EQUAL : KIN_MARK_PREFIX;
+        bool is_end = marks[i].kind == END_CALL;
+        kin_mark_match match = is_end ? kin_chat_mark_match(marks[i].text, text) : match_mark(marks[i].text, text);
         if (match == KIN_MARK_DIFFERS || (is_found && match != KIN_MARK_EQUAL)) continue;
         *out = marks[i];
         *is_whole = match == KIN_MARK_EQUAL;
@@ -322,9 +326,9 @@ bool kin_reply_parser_marks_call(const kin_reply_parser *p, kin_str text, bool *
     mark marks[MAX_MARKS];
     int n = list_marks(p, marks);
     for (int i = 0; i < n; i++) {
-        size_t len = strlen(marks[i].text);
-        if (!is_of_call(marks[i].kind) || text.len > len || memcmp(text.at, marks[i].text, text.len) != 0) continue;
-        *is_whole = text.len == len;
+        kin_mark_match match = is_of_call(marks[i].kind) ? match_mark(marks[i].text, text) : KIN_MARK_DIFFERS;
+        if (match == KIN_MARK_DIFFERS) continue;
+        *is_whole = match == KIN_MARK_EQUAL;
         return true;
     }
     *is_whole = text.len == 1 && may_begin_bare(p, text.at[0]);

@@ -23,6 +23,7 @@ static const struct {
     kin_chat_known format;
 } signs[] = {
     {{"<|channel|>", "<|message|>"}, KIN_CHAT_HARMONY},
+    {{"<atem:function_calls>", ""}, KIN_CHAT_MUSE},
     {{"[TOOL_CALLS]", "[ARGS]"}, KIN_CHAT_MISTRAL_LABELS},
     {{"[TOOL_CALLS]", ""}, KIN_CHAT_MISTRAL},
     {{"<|role_sep|>", "function call"}, KIN_CHAT_GIGACHAT},
@@ -69,6 +70,8 @@ static kin_chat_format thinking_of(kin_str source) {
     static const struct {
         const char *sign, *begin, *end;
     } all[] = {
+        {"assistant to=self<|message|>", "to=self<|message|>", "<|eom|><|start|>assistant"},
+        {"<think:opensource>", "<think:opensource>", "</think:opensource>"},
         {"<seed:think>", "<seed:think>", "</seed:think>"},
         {"<mm:think>", "<mm:think>", "</mm:think>"},
         {"<|START_THINKING|>", "<|START_THINKING|>", "<|END_THINKING|>"},
