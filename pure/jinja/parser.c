@@ -280,6 +280,24 @@ static kin_node *parse_generation(kin_parser *p) {
     return kin_parser_finish(p, node, (kin_nodes){0});
 }
 
+// {% block NAME %}...{% endblock NAME %}, with an optional `scoped`. No template extends another, so a block is rendered where it
+// stands.
+static kin_node *parse_block(kin_parser *p) {
+    kin_node *node = kin_parser_node(p, KIN_NODE_SCOPE);
+    kin_str name = p->token.text;
+    int loops = p->loops;
+    bool skipped;
+    p->loops = 0;
+    if (p->token.kind != KIN_LEX_NAME) return kin_parser_fail(p, "expected the name of a block");
+    if (!node || !kin_parser_advance(p) || !kin_parser_skip_name(p, "scoped", &skipped) || !expect_end(p)) return NULL;
+    if (!(node->a = parse_body(p, (const char *const[]){"endblock", NULL})) || !kin_parser_advance(p)) return NULL;
+    bool is_named =
+        p->token.kind == KIN_LEX_NAME && p->token.text.len == name.len && memcmp(p->token.text.at, name.at, name.len) == 0;
+    if ((is_named && !kin_parser_advance(p)) || !expect_end(p)) return NULL;
+    p->loops = loops;
+    return kin_parser_finish(p, node, (kin_nodes){0});
+}
+
 // {% filter upper | trim %}...{% endfilter %}
 static kin_node *parse_filter_block(kin_parser *p) {
     kin_node *node = kin_parser_node(p, KIN_NODE_FILTERED);
@@ -313,13 +331,10 @@ static kin_node *parse_statement(kin_parser *p) {
     static const struct {
         const char *name;
         kin_node *(*parse)(kin_parser *);
-    } statements[] = {{"if", parse_if},
-                      {"for", parse_for},
-                      {"set", parse_set},
-                      {"macro", parse_macro},
-                      {"call", parse_call_block},
-                      {"generation", parse_generation},
-                      {"filter", parse_filter_block},
+    } statements[] = {{"if", parse_if},           {"for", parse_for},
+                      {"set", parse_set},         {"macro", parse_macro},
+                      {"call", parse_call_block}, {"generation", parse_generation},
+                      {"block", parse_block},     {"filter", parse_filter_block},
                       {"with", parse_with}};
     for (size_t i = 0; i < sizeof statements / sizeof *statements; i++)
         if (kin_parser_at_name(p, statements[i].name)) return kin_parser_advance(p) ? statements[i].parse(p) : NULL;
