@@ -89,7 +89,7 @@ void kin_reply_release(kin_reply_parser *p) {
         p->at_beginning = p->in_list = false;
     }
     p->drops_space = false;
-    kin_reply_emit(p, kind_of_text(p), p->held.at + begin, p->held.len - begin);
+    if (p->held.len > begin) kin_reply_emit(p, kind_of_text(p), p->held.at + begin, p->held.len - begin);
     kin_reply_forget(p);
 }
 
