@@ -267,11 +267,17 @@ static int ask_grammar(const kin_chat_format *format, kin_str reply, bool parall
     return rc;
 }
 
+// True unless the format pads values with line ends and the template does so on one side only: parsing does not tell.
+static bool pads_alike(const kin_chat_format *format, kin_str reply) {
+    return !format->pads_values || has(reply, "\n" VALUE "\n");
+}
+
 // Determines whether the format reads and writes what the template renders.
 static int confirm(const study *s, const kin_chat_format *format, bool *ok) {
     const kin_str one = reply_of(s, &s->one), two = reply_of(s, &s->two), nested = reply_of(s, &s->nested);
     bool has_two = s->two.is_rendered;
     int rc = parse(format, one, calls, 1, ok);
+    *ok = *ok && pads_alike(format, one);
     if (rc == 0 && *ok && has_two) rc = parse(format, two, calls, 2, ok);
     if (rc == 0 && *ok) rc = parse(format, nested, &nested_call, 1, ok);
     if (rc == 0 && *ok) rc = ask_grammar(format, one, false, ok);
@@ -526,15 +532,42 @@ static int search(study *s) {
     return s->out->is_certain || !derive(s, &candidate) ? 0 : accept(s, &candidate, false);
 }
 
+// Ways to write a conversation: ids, arguments and content, in this order.
+enum { N_WAYS = 8 };
+
+static study study_of(const kin_jinja *jinja, const kin_chat_format *think, int way, kin_chat_derived *out) {
+    out->arguments_are_text = way & 2;
+    out->content_is_null = way & 1;
+    return (study){.jinja = jinja, .id = way < 4 ? ID : NULL, .think = *think, .out = out};
+}
+
 int kin_chat_derive(const kin_jinja *jinja, const kin_chat_format *think, kin_chat_derived *out) {
     int rc = 0;
     *out = (kin_chat_derived){.is_certain = false};
-    for (int i = 0; i < 8 && rc == 0 && !out->is_certain; i++) {
-        study s = {.jinja = jinja, .id = i < 4 ? ID : NULL, .think = *think, .out = out};
-        out->arguments_are_text = i & 2;
-        out->content_is_null = i & 1;
+    for (int i = 0; i < N_WAYS && rc == 0 && !out->is_certain; i++) {
+        study s = study_of(jinja, think, i, out);
         rc = search(&s);
         fini(&s);
     }
+    return rc;
+}
+
+int kin_chat_reads_calls(const kin_jinja *jinja, const kin_chat_format *format, bool *reads) {
+    kin_chat_derived unused;
+    bool renders = false;
+    int rc = 0;
+    *reads = false;
+    for (int i = 0; i < N_WAYS && rc == 0 && !*reads; i++) {
+        study s = study_of(jinja, format, i, &unused);
+        rc = render_all(&s);
+        kin_str one = kin_text_str(&s.one.text);
+        if (rc == 0 && s.one.is_rendered && has(one, KIN_TRIAL_TOOL) && has(one, VALUE)) {
+            renders = true;
+            find_frame(&s);
+            rc = parse(format, reply_of(&s, &s.one), calls, 1, reads);
+        }
+        fini(&s);
+    }
+    *reads |= !renders;
     return rc;
 }

@@ -18,3 +18,6 @@ typedef struct kin_chat_derived {
 
 // think: the format's marks of reasoning, which every candidate gets. Fails only if memory runs out.
 int kin_chat_derive(const kin_jinja *jinja, const kin_chat_format *think, kin_chat_derived *out);
+
+// *reads: the format reads a simple call as the template renders it, or the template renders none. Fails only if memory runs out.
+int kin_chat_reads_calls(const kin_jinja *jinja, const kin_chat_format *format, bool *reads);

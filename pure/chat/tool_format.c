@@ -130,8 +130,11 @@ static int find_calls(search *s, const kin_chat_format *think) {
         return 0;
     }
     kin_chat_known which = s->marked != KIN_CHAT_PLAIN ? s->marked : format_of(s->source);
-    s->out->is_generic = which == KIN_CHAT_PLAIN;
-    use(s, s->out->is_generic ? KIN_CHAT_HERMES : which, think);
+    bool reads;
+    use(s, which, think);
+    if (kin_chat_reads_calls(s->jinja, &s->out->chat, &reads) != 0) return KIN_FAIL;
+    s->out->is_generic = which == KIN_CHAT_PLAIN || !reads;
+    if (s->out->is_generic) use(s, KIN_CHAT_HERMES, think);
     return 0;
 }
 

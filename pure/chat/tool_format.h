@@ -2,9 +2,9 @@
 //
 // It renders small conversations with the template (chat/trial.h) and derives the format from the calls in them (chat/derive.h).
 // If that leads to nothing certain, the marks of known formats are searched for, in what the template renders and in its source.
-// If the template renders no tools, or there are no such marks, the generic form is used: tools are described in the system
-// message, and calls have the format KIN_CHAT_HERMES. Then the template is given no tools and no calls: the
-// kin_tool_format_put_... functions write everything as text of messages.
+// If the template renders no tools, there are no such marks, or it renders calls that their format does not read, the generic
+// form is used: tools are described in the system message, and calls have the format KIN_CHAT_HERMES. Then the template is given
+// no tools and no calls: the kin_tool_format_put_... functions write everything as text of messages.
 //
 // For a request with tools the server
 //   - renders the prompt; if is_generic, with put_instructions in the system message, put_call in the content of an
