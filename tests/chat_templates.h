@@ -4,7 +4,8 @@
 #include "pure/chat/format.h"
 
 #define TOOLS "{% for t in tools %}{{ t | tojson }}\n{% endfor %}"
-#define BEGIN TOOLS "{% for m in messages %}<|im_start|>{{ m.role }}\n{% if m.content %}{{ m.content }}{% endif %}"
+#define REASONING "{% if m.reasoning_content %}<think>\n{{ m.reasoning_content }}\n</think>\n\n{% endif %}"
+#define BEGIN TOOLS "{% for m in messages %}<|im_start|>{{ m.role }}\n" REASONING "{% if m.content %}{{ m.content }}{% endif %}"
 #define END "<|im_end|>\n{% endfor %}{% if add_generation_prompt %}<|im_start|>assistant\n{% endif %}"
 #define CHAT(calls) BEGIN "{% if m.tool_calls %}" calls "{% endif %}" END
 #define EACH(call) "{% for c in m.tool_calls %}" call "{% endfor %}"

@@ -91,6 +91,51 @@ static kin_chat_format thinking_of(kin_str source) {
     return f;
 }
 
+// The tag that ends at `end`, or begins at `begin`, apart from white space. Empty: there is none.
+static kin_str tag_before(const char *begin, const char *end) {
+    while (end > begin && kin_is_space(end[-1])) end--;
+    const char *at = end;
+    if (at > begin && (end[-1] == '>' || end[-1] == ']'))
+        while (at > begin && *at != '<' && *at != '[') at--;
+    return (kin_str){at, *at == '<' || *at == '[' ? (size_t)(end - at) : 0};
+}
+
+static kin_str tag_after(const char *begin) {
+    while (kin_is_space(*begin)) begin++;
+    size_t n = *begin == '<' || *begin == '[' ? strcspn(begin, ">]") : 0;
+    return (kin_str){begin, n > 0 && begin[n] ? n + 1 : 0};
+}
+
+// Takes the tags around the reasoning of an answer. prompt: the question with the generation prompt, which must begin the answer
+// too, because the model writes what follows it.
+static void take_marks(const char *prompt, const char *text, kin_chat_format *f) {
+    const char *thought = strstr(text, KIN_TRIAL_THOUGHT), *answer = thought ? strstr(thought, KIN_TRIAL_ANSWER) : NULL;
+    size_t n = strlen(prompt);
+    while (n > 0 && kin_is_space(prompt[n - 1])) n--;
+    if (!answer || strncmp(text, prompt, n) != 0) return;
+    kin_str begin = tag_before(text, thought), end = tag_after(thought + strlen(KIN_TRIAL_THOUGHT));
+    bool is_open = begin.len > 0 && begin.at + begin.len == text + n; // the prompt ends with it
+    if (begin.len == 0 || end.len == 0 || (begin.at < text + n && !is_open) || end.at + end.len > answer) return;
+    if (begin.len >= sizeof f->think_begin || end.len >= sizeof f->think_end) return;
+    memcpy(f->think_begin, begin.at, begin.len);
+    memcpy(f->think_end, end.at, end.len);
+}
+
+// Derives marks of reasoning that no table lists from what the template renders.
+static int derive_thinking(const kin_jinja *jinja, kin_chat_format *f) {
+    kin_text_buffer prompt = {0}, text = {0};
+    bool has_prompt, has_text = false;
+    int rc = kin_trial_render(jinja, &(kin_trial){.is_open = true}, &prompt, &has_prompt);
+    if (rc == 0) rc = kin_trial_render(jinja, &(kin_trial){.has_answer = true, .reasoning = KIN_TRIAL_THOUGHT}, &text, &has_text);
+    kin_text_put(&prompt, "", 1);
+    kin_text_put(&text, "", 1);
+    if (prompt.failed || text.failed) rc = KIN_FAIL;
+    if (rc == 0 && has_prompt && has_text) take_marks(prompt.at, text.at, f);
+    kin_text_fini(&prompt);
+    kin_text_fini(&text);
+    return rc;
+}
+
 // ---- the format
 
 typedef struct search {
@@ -149,7 +194,8 @@ int kin_tool_format_of(kin_tool_format *out, const kin_jinja *jinja, const char 
     *out = (kin_tool_format){.is_generic = true};
     two_calls.n_calls = 2;
     any_call.id = other;
-    int rc = try(&s, (kin_trial){.has_system = true}, KIN_TRIAL_SYSTEM, &out->accepts_system);
+    int rc = think.think_begin[0] ? 0 : derive_thinking(jinja, &think);
+    if (rc == 0) rc = try(&s, (kin_trial){.has_system = true}, KIN_TRIAL_SYSTEM, &out->accepts_system);
     if (rc == 0) rc = try(&s, (kin_trial){.has_tools = true}, KIN_TRIAL_TOOL, &shows_tools);
     if (rc == 0) rc = try(&s, one_call, "", &one);
     if (rc == 0) rc = try(&s, two_calls, "", &two);

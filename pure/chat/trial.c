@@ -63,12 +63,19 @@ static kin_value *value_of(kin_values *v, const kin_json *json, const kin_json_v
 
 // ---- conversations
 
-static kin_value *append_message(kin_values *v, kin_value *messages, const char *role, const char *content) {
+// Templates name it differently.
+static void put_reasoning(kin_values *v, kin_value *message, const char *reasoning) {
+    if (!reasoning) return;
+    put(v, message, "reasoning_content", text_of(v, reasoning));
+    put(v, message, "thinking", text_of(v, reasoning));
+}
+
+static void append_message(kin_values *v, kin_value *messages, const char *role, const char *content, const char *reasoning) {
     kin_value *message = kin_value_dict(v);
     put(v, message, "role", text_of(v, role));
     put(v, message, "content", content ? text_of(v, content) : kin_value_none(v));
+    put_reasoning(v, message, reasoning);
     kin_value_append(v, messages, message);
-    return message;
 }
 
 // The texts of the values live in `json`, which is freed after rendering.
@@ -104,6 +111,7 @@ static void append_calls(kin_values *v, kin_value *messages, const kin_trial *t,
     }
     put(v, message, "role", text_of(v, "assistant"));
     put(v, message, "content", t->content_is_null ? kin_value_none(v) : text_of(v, ""));
+    put_reasoning(v, message, t->reasoning);
     put(v, message, "tool_calls", calls);
     kin_value_append(v, messages, message);
     for (int i = 0; i < t->n_calls && t->has_results; i++) {
@@ -138,12 +146,12 @@ int kin_trial_render(const kin_jinja *jinja, const kin_trial *t, kin_text_buffer
     if (!v) return KIN_FAIL;
     kin_values_limit_steps(v, MAX_STEPS);
     kin_value *variables = kin_value_dict(v), *messages = kin_value_list(v);
-    if (t->has_system) append_message(v, messages, "system", KIN_TRIAL_SYSTEM);
-    append_message(v, messages, "user", KIN_TRIAL_QUESTION);
+    if (t->has_system) append_message(v, messages, "system", KIN_TRIAL_SYSTEM, NULL);
+    append_message(v, messages, "user", KIN_TRIAL_QUESTION, NULL);
     if (t->n_calls > 0)
         append_calls(v, messages, t, json);
     else if (t->has_answer)
-        append_message(v, messages, "assistant", KIN_TRIAL_ANSWER);
+        append_message(v, messages, "assistant", KIN_TRIAL_ANSWER, t->reasoning);
     put(v, variables, "messages", messages);
     if (t->has_tools) put(v, variables, "tools", make_tools(v, json + MAX_CALLS));
     put(v, variables, "bos_token", text_of(v, ""));

@@ -9,6 +9,7 @@
 #define KIN_TRIAL_SYSTEM "kin_trial_system"
 #define KIN_TRIAL_QUESTION "kin_trial_question"
 #define KIN_TRIAL_ANSWER "kin_trial_answer"
+#define KIN_TRIAL_THOUGHT "kin_trial_thought"
 #define KIN_TRIAL_TOOL "kin_trial_tool"
 #define KIN_TRIAL_OTHER_TOOL "kin_other_tool"
 
@@ -26,6 +27,7 @@ typedef struct kin_trial {
     int n_calls;
     const char *id;         // of the calls; NULL: functions.NAME:0, functions.NAME:1
     bool has_results;       // a result for each call
+    const char *reasoning;  // of the answer or the message with the calls; NULL: none
     bool arguments_as_text; // as a string of JSON instead of an object
     bool content_is_null;   // of the message with the calls; otherwise empty
     bool is_open;           // add_generation_prompt
