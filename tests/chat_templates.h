@@ -198,6 +198,15 @@ static const model models[] = {
                                                                          "%}{% endfor %}{% if add_generation_prompt "
                                                                          "%}<|start|>assistant{% endif %}",
      KIN_CHAT_MUSE, ALL & ~WITH_NULL, "<|start|>assistant", "<|eot|>"},
+    {"Cohere2-MoE",
+     TOOLS "{% for m in messages %}{% if m.role == 'assistant' %}<|CHATBOT_TOKEN|>{% if m.reasoning_content "
+           "%}<|START_THINKING|>{{ m.reasoning_content }}<|END_THINKING|>{% endif %}{% if m.content %}<|START_TEXT|>{{ m.content "
+           "}}<|END_TEXT|>{% endif %}{% if m.tool_calls %}<|START_ACTION|>[\n" EACH(
+               "    {\"tool_call_id\": \"{{ loop.index0 }}\", \"tool_name\": \"" NAME "\", \"parameters\": " ARGUMENTS
+               "}{{ ',\\n' if not loop.last else '\\n' }}") "]<|END_ACTION|>{% endif %}<|END_OF_TURN_TOKEN|>{% else "
+                                                            "%}<|USER_TOKEN|>{{ m.content }}<|END_OF_TURN_TOKEN|>{% endif %}{% "
+                                                            "endfor %}{% if add_generation_prompt %}<|CHATBOT_TOKEN|>{% endif %}",
+     KIN_CHAT_COMMAND, ALL, "<|CHATBOT_TOKEN|>", "<|END_OF_TURN_TOKEN|>"},
     {"gpt-oss",
      TOOLS "{% for m in messages %}{% if m.tool_calls %}{% set c = m.tool_calls[0] %}<|start|>assistant to=functions." NAME
            "<|channel|>commentary json<|message|>" ARGUMENTS "<|call|>{% elif m.role == 'assistant' "

@@ -20,6 +20,8 @@ static void every_models_format_is_found_from_its_template(void **state) {
         memcpy(expected.think_begin, format.chat.think_begin, sizeof expected.think_begin);
         memcpy(expected.think_end, format.chat.think_end, sizeof expected.think_end);
         kin_jinja_free(jinja);
+        memcpy(expected.text_begin, format.chat.text_begin, sizeof expected.text_begin);
+        memcpy(expected.text_end, format.chat.text_end, sizeof expected.text_end);
         expected.is_raw = format.chat.is_raw;
         bool is_expected = models[i].known == KIN_CHAT_PLAIN || memcmp(&expected, &format.chat, sizeof expected) == 0;
         if (format.is_confirmed && is_expected) continue;
@@ -252,6 +254,31 @@ static void rendered_reasoning_is_parsed_into_the_same_reasoning(void **state) {
     assert_true(n_read > 20);
 }
 
+static void tags_around_text_are_found(void **state) {
+    (void)state;
+    static const char *const wanted[][3] = {
+        {"Cohere2-MoE", "<|START_TEXT|>", "<|END_TEXT|>"},
+        {"Command R7B", "<|START_RESPONSE|>", "<|END_RESPONSE|>"}, // known, not in this template
+        {"Muse Glimmer", "to=user<|message|>", "<|eom|><|start|>assistant"},
+        {"Functionary 3.2", ">>>all\n", ""},
+        {"GLM 4.7", "", ""},
+        {"Hermes", "", ""},
+    };
+    int n_found = 0;
+    for (int i = 0; i < N_MODELS * 6; i++) {
+        const char *const *w = wanted[i / N_MODELS];
+        const model *m = &models[i % N_MODELS];
+        kin_jinja *jinja;
+        if (strcmp(m->name, w[0]) != 0) continue;
+        kin_tool_format format = format_of(m->source, &jinja);
+        assert_string_equal(format.chat.text_begin, w[1]);
+        assert_string_equal(format.chat.text_end, w[2]);
+        kin_jinja_free(jinja);
+        n_found++;
+    }
+    assert_int_equal(n_found, 6);
+}
+
 static const char *const derived_thinking[][3] = {
     // template, think_begin, think_end
     {"{% for m in messages %}[{{ m.role }}]{% if m.thinking %}<reason>\n{{ m.thinking }}\n</reason>\n{% endif %}{{ m.content "
@@ -330,6 +357,7 @@ int main(void) {
         cmocka_unit_test(a_call_follows_text_or_reasoning),
         cmocka_unit_test(rendered_reasoning_is_parsed_into_the_same_reasoning),
         cmocka_unit_test(unknown_marks_of_reasoning_are_derived),
+        cmocka_unit_test(tags_around_text_are_found),
         cmocka_unit_test(a_call_that_is_cut_off_has_no_end),
         cmocka_unit_test(a_call_of_no_offered_tool_is_text),
     };

@@ -154,7 +154,14 @@ static void fini(study *s) {
     kin_text_fini(&s->slash.text);
 }
 
-// Finds what begins and ends an assistant's message, from its generation prompt and an answer.
+// Cuts a tag off that ends text, not the turn: after a call there is another one.
+static kin_str common_end(kin_str after_answer, kin_str after_call) {
+    kin_str end = rest(after_answer, after_answer.len - common_suffix(after_answer, after_call));
+    size_t open = find(end, str("<"));
+    return open < end.len ? rest(end, open) : after_answer;
+}
+
+// Finds what begins and ends an assistant's message, from its generation prompt, an answer and a call.
 static void find_frame(study *s) {
     kin_str open = kin_text_str(&s->open.text), answer = kin_text_str(&s->answer.text);
     size_t at = find(answer, str(KIN_TRIAL_ANSWER));
@@ -162,6 +169,7 @@ static void find_frame(study *s) {
     if (!s->open.is_rendered || !s->answer.is_rendered || at == answer.len) before = (kin_str){"", 0};
     s->header = whole_tags(first(open, common_prefix(open, before)));
     s->turn_end = at == answer.len ? (kin_str){"", 0} : trim(rest(answer, at + strlen(KIN_TRIAL_ANSWER)));
+    s->turn_end = common_end(s->turn_end, trim(kin_text_str(&s->one.text)));
 }
 
 // Returns what the model writes for a message with calls: without the header, reasoning without content, and the end of the turn.
@@ -503,12 +511,30 @@ static int find_escapes(const study *s, kin_chat_format *format) {
     return rc;
 }
 
+static bool is_tag(kin_str text) {
+    return text.len > 2 && text.at[0] == '<' && find_last(text, '<') == 0 && find(text, str(">")) == text.len - 1;
+}
+
+// Finds the tags around the text of an answer: <|START_TEXT|> and the like. Those of a known format stay if there are none.
+static bool find_text_marks(const study *s, kin_chat_format *f) {
+    kin_str answer = kin_text_str(&s->answer.text), thought = str(f->think_end);
+    size_t at = find(answer, str(KIN_TRIAL_ANSWER)), n = common_prefix(answer, s->header);
+    if (f->syntax == KIN_CALL_CHANNELS || at == answer.len || n < s->header.len || n > at) return true;
+    kin_str before = first(rest(answer, n), at - n), after = trim(rest(answer, at + strlen(KIN_TRIAL_ANSWER)));
+    size_t end = thought.len > 0 ? find(before, thought) : before.len;
+    before = trim(end < before.len ? rest(before, end + thought.len) : before);
+    size_t close = find(after, str(">"));
+    if (!is_tag(before) || close + 1 >= after.len || !is_tag(first(after, close + 1))) return true;
+    return SET(f->text_begin, before) && SET(f->text_end, first(after, close + 1));
+}
+
 static int accept(study *s, kin_chat_format *candidate, bool is_known) {
     bool ok, is_begun = candidate->call_begin[0] && ends_with(trim(kin_text_str(&s->open.text)), str(candidate->call_begin));
     if (candidate->is_begun != is_begun) return 0;
     if (confirm(s, candidate, &ok) != 0) return KIN_FAIL;
     if (!ok) return 0;
     if (find_escapes(s, candidate) != 0) return KIN_FAIL;
+    if (!find_text_marks(s, candidate)) return 0;
     s->out->is_certain = true;
     s->out->is_known = is_known;
     s->out->format = *candidate;
