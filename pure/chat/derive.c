@@ -131,7 +131,8 @@ static int render(study *s, kin_trial t, rendering *to) {
     return 0;
 }
 
-static int render_all(study *s) {
+enum { N_TRIALS = 6, N_SIMPLE = 3 }; // the simple ones: prompt, answer, one call
+static int render_first(study *s, int n) {
     const kin_trial trials[] = {{.is_open = true},
                                 {.has_answer = true},
                                 {.calls = calls, .n_calls = 1},
@@ -139,7 +140,7 @@ static int render_all(study *s) {
                                 {.calls = &nested_call, .n_calls = 1},
                                 {.calls = &slash_call, .n_calls = 1}};
     rendering *const to[] = {&s->open, &s->answer, &s->one, &s->two, &s->nested, &s->slash};
-    for (int i = 0; i < 6; i++) {
+    for (int i = 0; i < n; i++) {
         if (render(s, trials[i], to[i]) != 0) return KIN_FAIL;
     }
     return 0;
@@ -543,7 +544,7 @@ static int accept(study *s, kin_chat_format *candidate, bool is_known) {
 }
 
 static int search(study *s) {
-    if (render_all(s) != 0) return KIN_FAIL;
+    if (render_first(s, N_TRIALS) != 0) return KIN_FAIL;
     if (!s->one.is_rendered || !s->nested.is_rendered || !has(kin_text_str(&s->one.text), VALUE)) return 0;
     if (!has(kin_text_str(&s->two.text), KIN_TRIAL_OTHER_TOOL))
         s->two.is_rendered = false; // gpt-oss's writes the first call only
@@ -585,7 +586,7 @@ int kin_chat_reads_calls(const kin_jinja *jinja, const kin_chat_format *format, 
     *reads = false;
     for (int i = 0; i < N_WAYS && rc == 0 && !*reads; i++) {
         study s = study_of(jinja, format, i, &unused);
-        rc = render_all(&s);
+        rc = render_first(&s, N_SIMPLE);
         kin_str one = kin_text_str(&s.one.text);
         if (rc == 0 && s.one.is_rendered && has(one, KIN_TRIAL_TOOL) && has(one, VALUE)) {
             renders = true;
