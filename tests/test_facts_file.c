@@ -518,6 +518,16 @@ static void the_examples_are_the_papers_clusters(void **state) {
         {"a4-70b", KIN_PAPER_A4, KIN_PAPER_70B, 0},
         {"table3-70b", KIN_PAPER_TABLE_3, KIN_PAPER_70B, 4},
         {"table11-70b", KIN_PAPER_TABLE_11, KIN_PAPER_70B, 0},
+        {"table3-six-70b", KIN_PAPER_TABLE_3, KIN_PAPER_70B, 6},
+        {"table3-seen-70b", KIN_PAPER_TABLE_3_SEEN, KIN_PAPER_70B, 0},
+        {"a5-70b", KIN_PAPER_A5, KIN_PAPER_70B, 0},
+        {"a9-70b", KIN_PAPER_A9, KIN_PAPER_70B, 0},
+        {"a10-70b", KIN_PAPER_A10, KIN_PAPER_70B, 0},
+        {"a11-70b", KIN_PAPER_A11, KIN_PAPER_70B, 0},
+        {"a14-70b", KIN_PAPER_A14, KIN_PAPER_70B, 0},
+        {"a15-70b", KIN_PAPER_A15, KIN_PAPER_70B, 0},
+        {"laptops-7b", KIN_PAPER_LAPTOPS, KIN_PAPER_F32_7B, 0},
+        {"thesis-4b", KIN_PAPER_THESIS, KIN_PAPER_THESIS_4B, 0},
     };
     static kin_facts paper, read;
     for (size_t i = 0; i < sizeof examples / sizeof *examples; i++) {

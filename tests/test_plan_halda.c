@@ -129,7 +129,7 @@ static void larger_models_fill_the_gpus_of_d2_and_d3_first(void **state) {
     (void)state;
     for (int kind = KIN_HALDA_PUBLISHED; kind <= KIN_HALDA_RELEASED; kind++) {
         kin_plan_options options = with_ilp((kin_halda_terms_kind)kind);
-        for (int model = KIN_PAPER_30B; model < KIN_N_PAPER_MODEL; model++) {
+        for (int model = KIN_PAPER_30B; model <= KIN_PAPER_70B; model++) {
             kin_facts facts;
             kin_paper_facts(&facts, KIN_PAPER_TABLE_3, (kin_paper_model)model, 4);
             kin_plan halda = plan_by(kin_plan_halda, &facts, &options), exact = plan_by(kin_plan_exact, &facts, &options);
@@ -193,8 +193,8 @@ static void exact_gains_nothing_worth_from_d4_and_d6(void **state) {
 static void exact_is_the_best_in_every_row(void **state) {
     (void)state;
     kin_plan_options options = with_ilp(KIN_HALDA_PUBLISHED);
-    for (int cluster = 0; cluster < KIN_N_PAPER_CLUSTER; cluster++) {
-        for (int model = 0; model < KIN_N_PAPER_MODEL; model++) {
+    for (int cluster = 0; cluster <= KIN_PAPER_TABLE_11; cluster++) {
+        for (int model = 0; model <= KIN_PAPER_70B; model++) {
             kin_facts facts;
             kin_paper_facts(&facts, (kin_paper_cluster)cluster, (kin_paper_model)model, cluster == KIN_PAPER_TABLE_3 ? 4 : 0);
             kin_plan exact = plan_by(kin_plan_exact, &facts, &options);

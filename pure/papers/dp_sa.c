@@ -101,7 +101,7 @@ static double order_cost(solver *s, const int *order) {
             s->begin[(size_t)j * row + (size_t)i] = i;
             for (int x = i; x >= 0; x--) {
                 double cost_s = part_of(s, order[j - 1], x, i)->cost_s;
-                if (cost_s == INFINITY) break;
+                if (cost_s == INFINITY && j > 1) break; // a longer range fits no better, but all layers on the head's GPU may
                 if (!(before[x] + cost_s < now[i])) continue;
                 now[i] = before[x] + cost_s;
                 s->begin[(size_t)j * row + (size_t)i] = x;
@@ -194,12 +194,13 @@ static void try_random(solver *s, int *order, int n_orders) {
     }
 }
 
-static void search_orders(solver *s, int *order, int n_orders) {
+static void search_orders(solver *s, int *order, kin_dp_orders how, int n_orders) {
     long size = (long)s->n_layer * s->n_layer * s->n_device;
+    bool is_by_size = how == KIN_DP_BY_SIZE;
     s->order_s = INFINITY;
-    if (s->n_device < EXHAUSTIVE_DEVICES && size < EXHAUSTIVE_SIZE)
+    if (is_by_size && s->n_device < EXHAUSTIVE_DEVICES && size < EXHAUSTIVE_SIZE)
         try_all(s, order, 1);
-    else if (size < ANNEALED_SIZE && s->n_device > 2)
+    else if ((is_by_size ? size < ANNEALED_SIZE : how == KIN_DP_ANNEALED) && s->n_device > 2)
         anneal(s, order);
     else
         try_random(s, order, s->n_device > 2 ? n_orders : 1);
@@ -247,7 +248,7 @@ int kin_plan_dp_sa(const kin_facts *facts, const kin_plan_options *options, kin_
     kin_rng_seed(&s.rng, options->seed);
     if (solver_open(&s, facts, err) != 0) goto done;
     for (int j = 0; j < s.n_device; j++) fill_parts(&s, facts, order[j]);
-    search_orders(&s, order, options->max_orders);
+    search_orders(&s, order, options->dp_orders, options->max_orders);
     if (s.order_s >= UNCOVERED_S) {
         kin_err_set(err, "no plan: the model is larger than the memory of the devices, and this scheduler does not stream");
         goto done;

@@ -16,6 +16,13 @@
 #include "pure/plan/facts.h"
 #include "pure/plan/plan.h"
 
+// How `dp-sa` searches for an order of the devices.
+typedef enum kin_dp_orders {
+    KIN_DP_BY_SIZE, // all orders of few devices, annealing for more, random ones beyond
+    KIN_DP_ANNEALED,
+    KIN_DP_RANDOM,
+} kin_dp_orders;
+
 typedef struct kin_plan_options {
     kin_device_set leave_out; // never use these
     kin_device_set force_in;  // these must compute; only `exact` uses it
@@ -24,6 +31,7 @@ typedef struct kin_plan_options {
     int max_nodes;            // `exact`: number of device sets that are searched before it stops with a gap
     int max_orders;           // `dp-sa`: number of random orders if there are too many for annealing
     uint64_t seed;            // `dp-sa`
+    kin_dp_orders dp_orders;  // `dp-sa`
     kin_ilp_solver *ilp;      // `halda`: the solver of its integer programs
     double slow_disk_bytes_s; // `halda`: devices with a slower disk must not be overloaded
     kin_halda_terms_kind halda_kind; // its objective as published, or as in the released prima.cpp
