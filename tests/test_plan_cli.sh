@@ -64,6 +64,20 @@ says "$out" '^  waiting for disks'
 plan 0 --what-if "$facts/table3-70b.json" --rounds 2
 says "$out" '2 passes around the ring'
 
+claim='a plan that ignores a metric is predicted with it, and is no faster'
+plan 0 --what-if "$facts/thesis-4b.json" --json
+best=$(sed -n 's/^  "tpot_ms": \([0-9.]*\),/\1/p' "$out")
+for metric in speed latency bandwidth; do
+    plan 0 --what-if "$facts/thesis-4b.json" --json --ignore $metric
+    says "$out" "\"ignored\": \"$metric\""
+    awk -v best="$best" '/^  "tpot_ms"/ { found = $2 + 0 } /"expected_tpot_ms"/ { expected = $2 + 0 } END { exit !(found >= best * 0.999999 && expected < best) }' "$out" ||
+        fail "without $metric: $(grep tpot "$out")"
+done
+plan 0 --what-if "$facts/thesis-4b.json" --ignore speed
+says "$out" '^planned without speed, which expected .* ms a token$'
+plan 1 --what-if "$facts/thesis-4b.json" --ignore colour
+says "$err" "^kin: --ignore: 'colour' is no metric; these are: speed, latency, bandwidth$"
+
 claim='the command line wins over the work in the file'
 plan 0 --what-if "$facts/a4-8b.json" --ctx 2048 --prompt 33 --cached 55 --batch 8
 says "$out" 'context 2048'
@@ -101,6 +115,7 @@ done
 senseless "--what-if without -m .*: unknown option '--kv-type'" --what-if "$facts/home.json" --kv-type q8_0
 senseless "--what-if without -m .*: unknown option '--wire'" --what-if "$facts/home.json" --wire f16
 senseless "without --cluster .*: unknown option '--devices'" --devices 2
+senseless "--all runs every scheduler: unknown option '--ignore'" --what-if "$facts/home.json" --all --ignore speed
 senseless "--all runs every scheduler: unknown option '--scheduler'" --what-if "$facts/home.json" --all --scheduler exact
 for option in '--plan even' '--gpu-layers 3' '--chunk 4' '--weights mmap' --no-flash --no-cache; do
     # shellcheck disable=SC2086

@@ -17,7 +17,7 @@
 
 typedef struct plan_options {
     kin_session_options session; // of these it uses the model, the sizes of its cache, the work, the scheduler and its rounds
-    const char *what_if, *save, *draft;
+    const char *what_if, *save, *draft, *ignore;
     int n_cached; // tokens before the predicted one; -1: not given
     bool all, json;
 } plan_options;
@@ -25,7 +25,7 @@ typedef struct plan_options {
 // Options that each kind of plan accepts. A table that does not apply is empty, so its options are unknown.
 typedef struct plan_tables {
     kin_option always[11];
-    kin_option one[3];   // not with --all
+    kin_option one[4];   // not with --all
     kin_option model[3]; // if the model is read from its file
     kin_option here[7];  // not with --what-if
     kin_option others[KIN_IDENTITY_N_OPTIONS + 3];
@@ -91,6 +91,14 @@ static void fill_plan_tables(plan_options *o, plan_tables *t) {
                              &o->draft,
                              "FILE",
                              "predict the speed-up of this draft model at several acceptance rates",
+                             0,
+                             0};
+    t->one[2] = (kin_option){KIN_OPTION_STRING,
+                             "ignore",
+                             0,
+                             &o->ignore,
+                             "METRIC",
+                             "plan as if speed, latency or bandwidth took no time, to see what that metric is worth",
                              0,
                              0};
     t->model[0] = (kin_option){KIN_OPTION_STRING,
@@ -281,18 +289,45 @@ static int find_gain(const plan_options *o, const kin_facts *facts, const kin_pl
     return kin_draft_gain_make(gain, facts, how, scheduler, &draft, err);
 }
 
+// Plans without a metric, and predicts that plan with all of them. expected_s: the time per token by the plan's own facts.
+static int plan_without(const plan_options *o, const kin_facts *facts, const kin_plan_options *how,
+                        const kin_plan_scheduler *scheduler, kin_plan_view *view, double *expected_s, kin_err *err) {
+    static kin_facts without;
+    kin_plan plan;
+    kin_prediction expected;
+    without = *facts;
+    if (kin_facts_ignore(&without, o->ignore, err) != 0) return kin_err_prefix(err, "--ignore");
+    if (kin_plan_view_ask(&without, how, scheduler, &plan, &expected, err) != 0) return KIN_FAIL;
+    *expected_s = expected.tpot_s;
+    int rc = kin_plan_view_of(view, facts, &plan, how, err);
+    view->scheduler = scheduler;
+    return rc;
+}
+
+static int show_json(const plan_options *o, const kin_plan_view *view, const kin_draft_gain *gain, double expected_s,
+                     kin_err *err) {
+    json_t *json = kin_plan_view_json(view);
+    if (o->draft) json_object_set_new(json, "draft", kin_plan_draft_json(gain));
+    if (o->ignore) {
+        json_object_set_new(json, "ignored", json_string(o->ignore));
+        json_object_set_new(json, "expected_tpot_ms", json_real(expected_s * 1e3));
+    }
+    return print_plan_json(json, err);
+}
+
 static int show_plan(const plan_options *o, const kin_facts *facts, const kin_plan_options *how,
                      const kin_plan_scheduler *scheduler, kin_err *err) {
     static kin_plan_view view;
     kin_draft_gain gain;
-    if (kin_plan_view_make(&view, facts, how, scheduler, err) != 0) return KIN_FAIL;
+    double expected_s = 0;
+    char text[KIN_PLAN_PRINT_TIME];
+    int rc = o->ignore ? plan_without(o, facts, how, scheduler, &view, &expected_s, err)
+                       : kin_plan_view_make(&view, facts, how, scheduler, err);
+    if (rc != 0) return KIN_FAIL;
     if (o->draft && find_gain(o, facts, how, scheduler, &gain, err) != 0) return KIN_FAIL;
-    if (o->json) {
-        json_t *json = kin_plan_view_json(&view);
-        if (o->draft) json_object_set_new(json, "draft", kin_plan_draft_json(&gain));
-        return print_plan_json(json, err);
-    }
+    if (o->json) return show_json(o, &view, &gain, expected_s, err);
     kin_plan_print(&view, stdout);
+    if (o->ignore) printf("\nplanned without %s, which expected %s a token\n", o->ignore, kin_plan_print_time(expected_s, text));
     if (o->draft) kin_plan_draft_print(&gain, stdout);
     return 0;
 }

@@ -291,3 +291,29 @@ int kin_facts_screen(const kin_facts *facts, kin_device_set *usable, char reason
     }
     return 0;
 }
+
+// ---- without a metric
+
+static void ignore_speed(kin_engine_facts *e) {
+    for (int q = 0; q < KIN_N_QUANT; q++) {
+        if (e->token_bytes_s[q] > 0) e->token_bytes_s[q] = MAX_BYTES_S;
+        if (e->prompt_flop_s[q] > 0) e->prompt_flop_s[q] = MAX_BYTES_S;
+    }
+    e->read_bytes_s = MAX_BYTES_S;
+    e->op_s = 0;
+}
+
+int kin_facts_ignore(kin_facts *facts, const char *metric, kin_err *err) {
+    bool speed = strcmp(metric, "speed") == 0, latency = strcmp(metric, "latency") == 0;
+    if (!speed && !latency && strcmp(metric, "bandwidth") != 0)
+        return kin_err_set(err, "'%.32s' is no metric; these are: speed, latency, bandwidth", metric);
+    for (int i = 0; i < facts->n_device; i++) {
+        if (speed) ignore_speed(&facts->devices[i].cpu), ignore_speed(&facts->devices[i].gpu);
+        for (int to = 0; to < facts->n_device; to++) {
+            kin_link_facts *link = &facts->links[i][to];
+            if (latency) link->rtt_s = 0;
+            if (!speed && !latency && link->bytes_s > 0) link->bytes_s = MAX_BYTES_S;
+        }
+    }
+    return 0;
+}

@@ -163,6 +163,10 @@ typedef struct kin_facts {
     kin_work_facts work;
 } kin_facts;
 
+// Makes a metric of all devices and links count for nothing, to see what it is worth: "speed" (computing takes no time),
+// "latency" (round trips take none) or "bandwidth" (links have any). Fails for another name.
+int kin_facts_ignore(kin_facts *facts, const char *metric, kin_err *err);
+
 // A set of devices: bit i is device i.
 typedef uint32_t kin_device_set;
 static inline kin_device_set kin_device_bit(int device) {
