@@ -22,7 +22,12 @@ static double engine_cost(const kin_device_rates *rates, double size, double kv,
 static double range_cost(const kin_facts *f, const kin_device_rates *rates, int device, int begin, int end) {
     double size = 0, kv = 0, network_s = 0;
     int n = end - begin, n_gpu = kin_device_gpu_layers_max(rates, f->model.n_layer);
-    if (n == 0) return 0;
+    if (n == 0 && device > 0) return 0;
+    if (n == 0) {
+        kin_load none = {0};
+        kin_device_time t = kin_device_time_of(rates, &none);
+        return t.fits && t.streamed_bytes == 0 ? 0 : INFINITY; // the head keeps its output in memory
+    }
     for (int i = begin; i < end; i++) size += f->model.layer_share[i], kv += f->model.kv_share[i];
     if (device > 0) {
         const kin_link_facts *link = &f->links[0][device];
@@ -43,7 +48,7 @@ double kin_thesis_cost(const kin_facts *f, const kin_plan *plan) {
     double cost_s = range_cost(f, &rates[0], 0, 0, begin);
     for (int s = 0; s < plan->n_stops; s++) {
         int device = plan->stops[s].device, n = device == 0 || plan->stops[s].relay ? 0 : plan->shares[device].n_layer;
-        cost_s += range_cost(f, &rates[device], device, begin, begin + n);
+        if (n > 0) cost_s += range_cost(f, &rates[device], device, begin, begin + n);
         begin += n;
     }
     return begin == f->model.n_layer ? cost_s : INFINITY;

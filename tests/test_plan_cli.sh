@@ -209,6 +209,11 @@ plan 1 --what-if "$facts/table3-70b.json" --scheduler dp-sa
 says "$err" '^kin: no plan: .*does not stream'
 lines "$err" 1
 
+claim='dp-sa says so if the head cannot hold the output'
+sed '0,/"memory_bytes": "2G"/s//"memory_bytes": "0.9G"/' "$facts/thesis-4b.json" >"$dir/headless.json"
+plan 1 --what-if "$dir/headless.json" --scheduler dp-sa
+says "$err" "^kin: no plan: the head's memory does not hold the output, and this scheduler does not stream$"
+
 claim='without HiGHS halda says so'
 if [ -z "$halda" ]; then
     plan 1 --what-if "$facts/a4-70b.json" --scheduler halda

@@ -65,6 +65,13 @@ static double cost_of(const kin_device_rates *rates, double network_s, int n, do
     return t.compute_s - rates->output_s + kin_device_windows_s(rates, n, n_gpu, 1) + DEVICE_OVERHEAD_S + network_s;
 }
 
+// Without layers a worker takes no part, but the head keeps its output in memory.
+static double cost_of_none(const kin_device_rates *rates, int device) {
+    kin_load load = {0};
+    kin_device_time t = kin_device_time_of(rates, &load);
+    return device > 0 || (t.fits && t.streamed_bytes == 0) ? 0 : INFINITY;
+}
+
 static void fill_parts(solver *s, const kin_facts *facts, int device) {
     kin_device_rates rates;
     const kin_link_facts *link = &facts->links[0][device];
@@ -75,7 +82,7 @@ static void fill_parts(solver *s, const kin_facts *facts, int device) {
     int n_gpu_max = kin_device_gpu_layers_max(&rates, s->n_layer);
     for (int begin = 0; begin <= s->n_layer; begin++) {
         double size = 0, kv = 0;
-        *part_of(s, device, begin, begin) = (part){0, 0};
+        *part_of(s, device, begin, begin) = (part){cost_of_none(&rates, device), 0};
         for (int end = begin + 1; end <= s->n_layer; end++) {
             int n = end - begin, n_gpu = n < n_gpu_max ? n : n_gpu_max;
             size += facts->model.layer_share[end - 1];
@@ -236,6 +243,13 @@ static void store_ranges(const solver *s, kin_plan *plan, int *members) {
     }
 }
 
+static bool head_holds_output(const solver *s, int head) {
+    for (int end = 0; end <= s->n_layer; end++) {
+        if (part_of(s, head, 0, end)->cost_s < INFINITY) return true;
+    }
+    return false;
+}
+
 int kin_plan_dp_sa(const kin_facts *facts, const kin_plan_options *options, kin_plan *plan, kin_err *err) {
     kin_device_set usable;
     int order[MAX_DEVICES] = {0}, members[MAX_DEVICES], rc = KIN_FAIL;
@@ -248,6 +262,10 @@ int kin_plan_dp_sa(const kin_facts *facts, const kin_plan_options *options, kin_
     kin_rng_seed(&s.rng, options->seed);
     if (solver_open(&s, facts, err) != 0) goto done;
     for (int j = 0; j < s.n_device; j++) fill_parts(&s, facts, order[j]);
+    if (!head_holds_output(&s, order[0])) {
+        kin_err_set(err, "no plan: the head's memory does not hold the output, and this scheduler does not stream");
+        goto done;
+    }
     search_orders(&s, order, options->dp_orders, options->max_orders);
     if (s.order_s >= UNCOVERED_S) {
         kin_err_set(err, "no plan: the model is larger than the memory of the devices, and this scheduler does not stream");
