@@ -18,21 +18,22 @@ published_for() { # WAY
     case $1 in
     halda) echo '15 20 72 233 468 674' ;;
     memsched) echo '78 131 258 409 7053 20848' ;;
+    llama.cpp) echo '15 20 202 328 7965 10120' ;;
     *) echo - ;;
     esac
 }
 paper_table4() {
     for run in learn runs; do
         measure $run schedulers --set repeats="$([ $run = learn ] && echo 1 || echo "$repeats")" --set sizes="$(if_tiny 8b '8b 14b 30b 45b 60b 70b')" \
-            --set n_tokens="$(if_tiny 2 8)" --set tries="$(if_tiny 1 4)" --set calm_seconds="$(if_tiny 0 60)"
+            --set n_tokens="$(if_tiny 2 8)" --set tries="$(if_tiny 1 4)" --set calm_seconds="$(if_tiny 0 60)" --set llama="$llama"
     done
-    taken runs/runs.csv
+    sed 's/^\([0-9]*\)b,/\1,/' "$raw/runs/runs.csv" >"$folder/$name.csv"
     figure_of way '^(exact|halda|memsched)$' size tpot_ms way
-    [ -n "$tiny" ] || for way in exact halda memsched perfsched; do
-        got=$(medians size '8b 14b 30b 45b 60b 70b' tpot_ms way $way)
+    [ -n "$tiny" ] || for way in exact halda memsched perfsched ${llama:+llama.cpp}; do
+        got=$(medians size '8 14 30 45 60 70' tpot_ms way $way)
         result 'prima Table 4, scaled to 1/74' "$way: 8, 14, 30, 45, 60, 70B, ms" "$(published_for $way)" \
-            "$(echo "$got" | rounded)" "$(medians size '8b 14b 30b 45b 60b 70b' predicted_ms way $way | rounded)" \
-            "$(all_below "$(medians size '8b 14b 30b 45b 60b 70b' tpot_ms way exact)" "$got" 1.03 && echo 'same: exact is not slower' || echo 'not shown')"
+            "$(echo "$got" | rounded)" "$(medians size '8 14 30 45 60 70' predicted_ms way $way | rounded)" \
+            "$(all_below "$(medians size '8 14 30 45 60 70' tpot_ms way exact)" "$got" 1.03 && echo 'same: exact is not slower' || echo 'not shown')"
     done
 }
 paper_figure2() {
@@ -104,9 +105,9 @@ paper_table5() {
     shrink ring --set devices=4 --set shares="$(if_tiny 50 '100 50')" --set modes=stream --set rounds=2
     figure device anon_mib
     for share in $(if_tiny 50 '100 50'); do
-        result 'prima Table 5' "memory that the OS could not take back, d1 (head) to d4 with memory for $share % of their weights, % of a device of 8 GiB scaled to 1/74" '3 to 6.3; at most 1 for D4' \
-            "$(for device in d1 d2 d3 d4; do ours anon_mib share "$share" device $device | middle; done | awk '{ printf "%.1f ", 100 * $1 / (8192 / 74 + 40) }')" - \
-            "$(shape "$(ours anon_mib share "$share" | words)" 'v[1] < 0.06 * 151' 'same' 'not the same: what a program takes itself (10 to 20 MiB) does not shrink with the model; it is 0.2 % of 8 GiB')"
+        result 'prima Table 5' "memory that the OS could not take back, d1 (head) to d4 with memory for $share % of their weights of 551 MB, % of a device of 8 GiB" '3 to 6.3; at most 1 for D4' \
+            "$(for device in d1 d2 d3 d4; do ours anon_mib share "$share" device $device | middle; done | awk '{ printf "%s%.1f", (NR > 1 ? " " : ""), 100 * $1 / 8192 }')" 3.8 \
+            "$(shape "$(ours anon_mib share "$share" | words)" 'v[1] < 0.06 * 8192' 'same: weights are page cache. Predicted: buffers of 0.3 GiB for 70B' 'not shown')"
     done
 }
 paper_figure14() {
@@ -130,14 +131,14 @@ paper_figure15() {
     done
 }
 # A model of power, because this machine has no meter: a device of a home draws 4 W while it waits, 15 W more for a busy processor and
-# 2 W more while it reads at 250 MB/s. Watt seconds per 1000 tokens.
+# 2 W more while it reads at 250 MB/s. Watt seconds per 1000 tokens, loading included.
 joules() { # LINES of shrink.csv -> per run
     awk -F, 'NR > 1 { key = $1 "," $2 "," $3 "," $4 "," $5; j[key] += 4 * $11 + 15 * $14 + 2 * $12 / 250; n[key] = $16 }
         END { for (key in j) printf "%s,%.0f\n", key, 1000 * j[key] / n[key] }' "$1"
 }
 paper_figure13() {
-    measure one shrink --sample 100 --set repeats="$repeats" --set devices=1 --set shares=25 --set modes='stream mmap' --set rounds=1 --set n_tokens="$(if_tiny 2 8)"
-    measure ring shrink --sample 100 --set repeats="$repeats" --set devices=4 --set shares=100 --set modes=stream --set rounds=1 --set n_tokens="$(if_tiny 2 8)"
+    measure one shrink --sample 100 --set repeats="$repeats" --set devices=1 --set shares=25 --set modes='stream mmap' --set rounds=1 --set n_tokens="$(if_tiny 2 16)"
+    measure ring shrink --sample 100 --set repeats="$repeats" --set devices=4 --set shares=100 --set modes=stream --set rounds=1 --set n_tokens="$(if_tiny 2 256)"
     table devices,share,mode,k,repeat,joules_per_1000
     for run in one ring; do joules "$raw/$run/shrink.csv" >>"$folder/$name.csv"; done
     figure mode joules_per_1000
@@ -226,13 +227,13 @@ model_of() { # NAME OPTION... -> prints its path
     echo "$_made"
 }
 paper_thesis_lengths() {
-    _file=$(model_of paper-lengths --layers 12 --embd 1024 --ff 2816 --heads 8 --heads-kv 4)
+    weights=$(model_of paper-lengths --layers 12 --embd 1024 --ff 2816 --heads 8 --heads-kv 4)
     table kind,repeat,tokens_per_s
     for repeat in $(seq "$repeats"); do
         for kind in chat:25:128 creative:25:1024 summarization:1024:128; do
             lengths=${kind#*:}
             n=$(if_tiny 4 "${lengths#*:}")
-            bench "${kind%%:*}-$repeat.json" -m "$_file" --ctx 2048 --prompt "${lengths%:*}" --gen "$n"
+            bench "${kind%%:*}-$repeat.json" -m "$weights" --ctx 2048 --prompt "${lengths%:*}" --gen "$n"
             line "${kind%%:*},$repeat,$(tokens_per_s "${kind%%:*}-$repeat.json" "$n")"
         done
     done
@@ -245,14 +246,16 @@ paper_thesis_sizes() {
     table megabytes,repeat,tokens_per_s
     for repeat in $(seq "$repeats"); do
         for layers in 4 8 16 32; do
-            _file=$(model_of "table4-$layers" --layers $layers)
-            bench "$layers-$repeat.json" -m "$_file" --ctx 256 --prompt 25 --gen "$(if_tiny 2 128)"
-            line "$(($(wc -c <"$_file") / 1000000)),$repeat,$(tokens_per_s "$layers-$repeat.json" "$(if_tiny 2 128)")"
+            weights=$(model_of "table4-$layers" --layers $layers)
+            bench "$layers-$repeat.json" -m "$weights" --ctx 256 --prompt 25 --gen "$(if_tiny 2 128)"
+            line "$(($(wc -c <"$weights") / 1000000)),$repeat,$(tokens_per_s "$layers-$repeat.json" "$(if_tiny 2 128)")"
         done
     done
     figure megabytes tokens_per_s
-    result 'thesis Fig. 7.4' "tokens/s of models of $(ours megabytes repeat 1 | words) MB" 'falls a little less than the size grows' \
-        "$(for mb in $(ours megabytes repeat 1); do ours tokens_per_s megabytes "$mb" | middle; done | words | rounded)" - same
+    sizes_mb=$(ours megabytes repeat 1 | words)
+    got=$(for mb in $sizes_mb; do ours tokens_per_s megabytes "$mb" | middle; done | words)
+    result 'thesis Fig. 7.4' "tokens/s of models of $sizes_mb MB" 'falls a little less than the size grows' "$(echo "$got" | rounded)" - \
+        "$(shape "$got $sizes_mb" 'v[1] / v[4] < 1.1 * v[8] / v[5]' same 'not shown')"
 }
 paper_thesis_workers() {
     for run in learn ring; do measure $run group --set kinds='alone even' --set rtts="$(if_tiny 0.4 '0.4 20')" --set repeats="$repeats"; done
