@@ -1,8 +1,17 @@
 # shellcheck shell=sh disable=SC2154
 # rings.sh: experiments that run kin in a lab. Each calls scenarios of lab/*.lab and compares their tables with what is published.
-# Where devices have `computes`, a first short run learns the undisturbed times of this machine (docs/LAB.md).
+# Where devices have `computes`, a first, shorter run learns the undisturbed times of this machine (docs/LAB.md): of all shapes, not of
+# all sizes, as layers of all sizes are alike.
 
 if_tiny() { if [ -n "$tiny" ]; then echo "$1"; else echo "$2"; fi; } # VALUE OTHER
+# learn_and_measure LABEL "NAME=VALUE..." SCENARIO OPTION...: the settings are those of the run that learns, in the place of the options.
+learn_and_measure() {
+    _measured=$1 _learns=$2
+    shift 2
+    # shellcheck disable=SC2046 # words
+    measure learn "$@" $(for _setting in $_learns; do echo --set "$_setting"; done)
+    measure "$_measured" "$@"
+}
 taken() { cp "$raw/$1" "$folder/$name.csv"; }                         # FILE of a lab: becomes NAME.csv
 per_cent() { awk "BEGIN { printf \"%.0f\", 100 * ($1) / ($2) - 100 }"; }
 # medians COLUMN VALUES KEY [COLUMN VALUE]...: of column KEY in the lines in which COLUMN has one of VALUES, one after the other.
@@ -23,10 +32,8 @@ published_for() { # WAY
     esac
 }
 paper_table4() {
-    for run in learn runs; do
-        measure $run schedulers --set repeats="$([ $run = learn ] && echo 1 || echo "$repeats")" --set sizes="$(if_tiny 8b '8b 14b 30b 45b 60b 70b')" \
-            --set n_tokens="$(if_tiny 2 8)" --set tries="$(if_tiny 1 4)" --set calm_seconds="$(if_tiny 0 60)" --set llama="$llama"
-    done
+    learn_and_measure runs 'repeats=1 sizes=8b' schedulers --set repeats="$repeats" --set sizes="$(if_tiny 8b '8b 14b 30b 45b 60b 70b')" \
+        --set n_tokens="$(if_tiny 2 8)" --set tries="$(if_tiny 1 4)" --set calm_seconds="$(if_tiny 0 60)" --set llama="$llama"
     sed 's/^\([0-9]*\)b,/\1,/' "$raw/runs/runs.csv" >"$folder/$name.csv"
     figure_of way '^(exact|halda|memsched)$' size tpot_ms way
     [ -n "$tiny" ] || for way in exact halda memsched perfsched ${llama:+llama.cpp}; do
@@ -47,14 +54,14 @@ paper_figure2() {
     done
 }
 paper_figure8_lab() {
-    for run in learn steps; do measure $run select --set n_tokens="$(if_tiny 2 8)" --set tries="$(if_tiny 1 4)" --set calm_seconds="$(if_tiny 0 60)"; done
+    learn_and_measure steps 'n_tokens=2 tries=1 calm_seconds=0' select --set n_tokens="$(if_tiny 2 8)" --set tries="$(if_tiny 1 4)" --set calm_seconds="$(if_tiny 0 60)"
     taken steps/steps.csv
     figure step tpot_ms
     result 'prima Fig. 8 (A.7)' 'devices that join one by one; the last without a needed one, ms' 'a needed device helps; slow ones are left out' "$(ours tpot_ms | words | rounded)" \
         "$(ours predicted_ms | words | rounded)" "$(shape "$(ours tpot_ms | words)" 'v[2] < v[1] && v[5] <= 1.05 * v[4] && v[6] > v[5]' 'same: no device that joins makes it slower' 'not shown')"
 }
 paper_table10() {
-    for run in learn drafts; do measure $run table10 --set layers="$(if_tiny 8 '8 16 24 32 40')" --set n_tokens="$(if_tiny 4 32)"; done
+    learn_and_measure drafts 'layers=8' table10 --set layers="$(if_tiny 8 '8 16 24 32 40')" --set n_tokens="$(if_tiny 4 32)"
     taken drafts/table10.csv
     figure layers kin_ms
     result 'prima Table 10 (A.9)' 'gain of drafts that are right in 70 %, five in every pass; models of half to twice the memory, %' '25 to 45' \
@@ -62,10 +69,8 @@ paper_table10() {
         "$(awk -F, 'NR > 1 && $12 < $7 { n++ } END { print n == NR - 1 ? "same or better; with as many drafts as kin chooses, more" : "not shown for all models" }' "$folder/$name.csv")"
 }
 paper_figure11() {
-    for run in learn texts; do
-        measure $run serve --set repeats="$([ $run = learn ] && echo 1 || echo "$repeats")" --set streams="$(if_tiny '1 2' '1 2 4 8 16 32 40')" --set n_tokens="$(if_tiny 4 16)" \
-            --set most="$(if_tiny 2 64)"
-    done
+    learn_and_measure texts 'repeats=1 rings=resident' serve --set repeats="$repeats" --set streams="$(if_tiny '1 2' '1 2 4 8 16 32 40')" --set n_tokens="$(if_tiny 4 16)" \
+        --set most="$(if_tiny 2 64)"
     taken texts/summary.csv
     figure_of ring . streams tokens_per_s ring
     for ring in resident streamed; do
@@ -147,8 +152,8 @@ paper_figure13() {
         "$(per_cent "$ring" "$alone")" - "$(shape "$ring $alone" 'v[1] < 0.43 * v[2]' same 'less or none: idle power of four devices counts')"
     result 'prima Fig. 13 (A.13)' 'the same, beside one that streams, %' - "$(per_cent "$ring" "$streamed")" - -
 }
-paper_figure17() {
-    measure contexts contexts --set repeats="$repeats" --set contexts="$(if_tiny 1 '1 2 4 8 16 32')"
+paper_figure17() { # once: a prompt of 32K takes minutes
+    measure contexts contexts --set contexts="$(if_tiny 1 '1 2 4 8 16 32')"
     taken contexts/contexts.csv
     figure context_k tpot_ms memory
     for pair in '280M:flat to 4K, then steep' '560M:flat to 16K'; do
@@ -159,14 +164,15 @@ paper_figure17() {
 
 # ---- TPI-LLM
 
-tpi() { # LABEL PART OPTION...: the second run measures
-    _tpi=$1
-    for _run in learn "$1"; do measure "$_run" tpi --sample 100 --set parts="$2" --set models="$(if_tiny 1b-2 '8b-4 1b-8')" --set n_tokens="$(if_tiny 4 16)" "$3" "$4"; done
+tpi() { # PART LEARN OPTION...
+    _part=$1 _learns_tpi=$2
+    shift 2
+    learn_and_measure runs "$_learns_tpi" tpi --sample 100 --set parts="$_part" --set models="$(if_tiny 1b-2 '8b-4 1b-8')" --set n_tokens="$(if_tiny 4 16)" "$@"
 }
 paper_tpi_tables() {
-    tpi tables 'tables memory' --set devices="$(if_tiny 2 '2 4 8')"
-    taken tables/tables.csv
-    cp "$raw/tables/memory.csv" "$folder/memory.csv"
+    tpi 'tables memory' 'windows=2 retains=0' --set devices="$(if_tiny 2 '2 4 8')"
+    taken runs/tables.csv
+    cp "$raw/runs/memory.csv" "$folder/memory.csv"
     figure_of scheduler on devices others_mib model
     for scheduler in off on; do
         result 'TPI-LLM Table 1, 2' "memory of a worker, 2, 4, 8 devices, scheduler $scheduler, model of 4 layers of 8B, MiB" "$([ $scheduler = on ] && echo '5.9 5.6 5.4 GB (8B, F32)' || echo '18.4 11.8 8.5 GB (8B, F32)')" \
@@ -176,15 +182,15 @@ paper_tpi_tables() {
     result 'TPI-LLM Table 6' 'error of the formula for memory, windows of 2 and 4, %: median (least to most)' - "$(column "$folder/memory.csv" error_percent | spread)" - 'new: the paper shows no error'
 }
 paper_tpi_figure5() {
-    tpi devices devices --set speeds="$(if_tiny 16x '16x 32x')"
-    taken devices/figure5.csv
+    tpi devices 'rates=1gbit speeds=16x' --set speeds="$(if_tiny 16x '16x 32x')"
+    taken runs/figure5.csv
     figure devices tpot_ms series
     result 'TPI-LLM Fig. 5' 'TPOT of 1, 2, 4, 8 devices, 16x slower, 300 Mbit/s, ms' 'falls with devices and cores; bandwidth hardly counts' "$(medians devices '1 2 4 8' tpot_ms series '16x 300mbit' | rounded)" - \
         "$(shape "$(medians devices '2 8' tpot_ms series '16x 300mbit')" 'v[2] < v[1]' same 'not shown')"
 }
 paper_tpi_figure7() {
-    tpi sums sums --set rtts="$(if_tiny 2 '0.4 2 5')"
-    taken sums/figure7.csv
+    tpi sums 'rtts=0.4' --set rtts="$(if_tiny 2 '0.4 2 5')"
+    taken runs/figure7.csv
     figure rtt_ms tpot_ms way
     result 'TPI-LLM Fig. 7' 'TPOT at an RTT of 5 ms: mesh, star, tree, ring, ms' 'star is half of tree and ring' "$(medians way 'mesh star tree ring' tpot_ms rtt_ms "$(if_tiny 2 5)" | rounded)" - \
         "$(shape "$(medians way 'mesh star tree ring' tpot_ms rtt_ms "$(if_tiny 2 5)")" 'v[1] <= v[2] && v[2] < v[3] && v[2] < v[4]' 'same; kin'"'"'s mesh, one hop, is faster than the star' 'not shown')"
@@ -193,16 +199,14 @@ paper_tpi_figure7() {
 # ---- the thesis
 
 paper_thesis_errors() {
-    for run in learn rows; do
-        measure $run predict --set repeats="$([ $run = learn ] && echo 1 || echo "$repeats")" --set only="$(if_tiny s1 '')" --set n_tokens="$(if_tiny 8 '')"
-    done
+    learn_and_measure rows 'n_tokens=8' predict --set only="$(if_tiny s1 '')" --set n_tokens="$(if_tiny 8 '')"
     taken rows/rows.csv
     figure tpot_ms predicted_ms
     result 'thesis Table 7.4' 'mean error of predictions before a run, %' '10 to 16' "$(column "$raw/rows/errors.csv" error_percent kind all)" - better
     result 'thesis Table 7.5' 'with corrections while it runs, %' '4.4 to 12' "$(column "$raw/rows/errors.csv" corrected_error_percent kind all)" - better
 }
 paper_thesis_churn() {
-    for run in learn churn; do measure $run churn --set parts="$(if_tiny 3 '3 5 free churn')" --set plans="$(if_tiny even 'even static dynamic')"; done
+    learn_and_measure churn 'parts=3 plans=even' churn --set parts="$(if_tiny 3 '3 5 free churn')" --set plans="$(if_tiny even 'even static dynamic')"
     taken churn/shares.csv
     figure workers before plan
     [ -n "$tiny" ] || for workers in 3 5; do
@@ -258,7 +262,7 @@ paper_thesis_sizes() {
         "$(shape "$got $sizes_mb" 'v[1] / v[4] < 1.1 * v[8] / v[5]' same 'not shown')"
 }
 paper_thesis_workers() {
-    for run in learn ring; do measure $run group --set kinds='alone even' --set rtts="$(if_tiny 0.4 '0.4 20')" --set repeats="$repeats"; done
+    learn_and_measure ring 'rtts=0.4 repeats=1' group --set kinds='alone even' --set rtts="$(if_tiny 0.4 '0.4 20')" --set repeats="$repeats"
     taken ring/group.csv
     figure rtt_ms tpot_ms kind
     result 'thesis Fig. 7.5' 'TPOT of one device and of a ring of two, fast network (0.4 ms) and 20 ms, ms' '16, 20; 39, 84' \
