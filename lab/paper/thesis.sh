@@ -3,7 +3,7 @@
 
 paper_thesis_dp() {
     n=17000
-    [ -z "$tiny" ] || n=200
+    [ -z "$tiny" ] || n=3000
     once dp.csv "$build/paper" dp $n
     cp "$raw/dp.csv" "$folder/$name.csv"
     result 'thesis chapter 5' 'instances in which the dynamic program is the best of all orders and divisions' 'all (claimed)' \
