@@ -71,9 +71,11 @@ static int write_systemd(const kin_service_unit *u, const char *program, char *c
     return kin_unit_file_write(program, words, n, u->is_system, out, err);
 }
 
+// Does not wait until it is ready: it may fetch a model first, or wait for devices. One that runs gets the new options.
 static int start_systemd(const kin_service_unit *u, kin_err *err) {
-    return must_systemctl(u, "daemon-reload", NULL, NULL, err) == 0 ? must_systemctl(u, "enable", "--now", u->name, err)
-                                                                    : KIN_FAIL;
+    if (must_systemctl(u, "daemon-reload", NULL, NULL, err) != 0 || must_systemctl(u, "enable", u->name, NULL, err) != 0)
+        return KIN_FAIL;
+    return must_systemctl(u, "restart", "--no-block", u->name, err);
 }
 
 static int stop_systemd(const kin_service_unit *u, kin_err *err) {

@@ -1,5 +1,6 @@
 #include "app/unit_file.h"
 
+#include <grp.h>
 #include <string.h>
 
 static void put(kin_text_buffer *out, const char *text) {
@@ -91,7 +92,6 @@ static const char system_hardening[] = "DynamicUser=yes\n"
                                        "CacheDirectory=kin\n"
                                        "StateDirectory=kin\n"
                                        "Environment=XDG_CACHE_HOME=/var/cache XDG_CONFIG_HOME=/var/lib\n"
-                                       "SupplementaryGroups=video render\n"
                                        "ProtectSystem=strict\n"
                                        "ProtectHome=read-only\n"
                                        "PrivateTmp=yes\n"
@@ -105,6 +105,17 @@ static const char system_hardening[] = "DynamicUser=yes\n"
                                        "RestrictAddressFamilies=AF_UNIX AF_INET AF_INET6 AF_NETLINK\n"
                                        "CapabilityBoundingSet=\n";
 
+// Device files of GPUs belong to these groups. systemd starts no service that names a group which this machine has not.
+static void put_groups(kin_text_buffer *out) {
+    static const char *const groups[] = {"video", "render"};
+    for (size_t i = 0; i < sizeof groups / sizeof *groups; i++) {
+        if (!getgrnam(groups[i])) continue;
+        put(out, "SupplementaryGroups=");
+        put(out, groups[i]);
+        put(out, "\n");
+    }
+}
+
 int kin_unit_file_write(const char *program, char *const *words, int n, bool is_system, kin_text_buffer *out, kin_err *err) {
     bool serves = strcmp(words[0], "serve") == 0;
     put(out, "# Written by 'kin service install'.\n[Unit]\nDescription=kin: ");
@@ -117,7 +128,10 @@ int kin_unit_file_write(const char *program, char *const *words, int n, bool is_
     if (put_words(out, words, n, is_system, err) != 0) return KIN_FAIL;
     if (is_system && put_credentials(out, words, n, err) != 0) return KIN_FAIL;
     put(out, hardening);
-    if (is_system) put(out, system_hardening);
+    if (is_system) {
+        put(out, system_hardening);
+        put_groups(out);
+    }
     put(out, "\n[Install]\nWantedBy=");
     put(out, is_system ? "multi-user.target\n" : "default.target\n");
     return out->failed ? kin_err_set(err, "out of memory") : 0;

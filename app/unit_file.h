@@ -1,6 +1,6 @@
 // Unit files of systemd for kin serve and kin join.
 //
-// Plain functions; any thread.
+// Looks up groups of this machine, so one thread at a time.
 #pragma once
 
 #include "base/err.h"

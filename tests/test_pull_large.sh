@@ -82,7 +82,7 @@ trouble 'slow 0.004' # slower than kin, as networks are: what a socket holds whe
 for tenth in 9 8 7 6 5 4 3 2 1 0; do
     signal=-9
     [ $((tenth % 2)) = 0 ] || signal=-INT
-    interrupted hf:some/large-GGUF $signal $((size / 20 * (2 * tenth + 1)))
+    interrupted hf:some/large-GGUF $signal $((size * (2 * tenth + 1) / 20))
 done 2>/dev/null
 trouble 'nothing 1'
 arrives hf:some/large-GGUF "$large"

@@ -36,6 +36,9 @@ status 0 "$kin" service install --system --dry-run join
 says "$out" '^DynamicUser=yes$'
 says "$out" '^ProtectSystem=strict$'
 says "$out" '^WantedBy=multi-user.target$'
+for group in $(sed -n 's/^SupplementaryGroups=//p' "$out") video render; do
+    grep -q "^$group:" /etc/group && says "$out" "^SupplementaryGroups=$group$" || says_not "$out" "$group"
+done
 
 claim='only values that are paths become absolute'
 mkdir desk
@@ -150,7 +153,7 @@ claim='install writes, enables and starts; remove stops and removes'
 status 0 "$kin" service install join --name desk
 unit=$XDG_CONFIG_HOME/systemd/user/kin-join.service
 says "$unit" '"join" "--name" "desk"'
-printf -- '--user daemon-reload\n--user enable --now kin-join.service\n' >"$dir/want"
+printf -- '--user daemon-reload\n--user enable kin-join.service\n--user restart --no-block kin-join.service\n' >"$dir/want"
 same "$dir/calls" "$dir/want"
 status 0 "$kin" service status
 says "$dir/calls" '^--user status --no-pager kin-join.service'

@@ -129,7 +129,7 @@ static int install(const service_options *o, int argc, char **argv, kin_err *err
     } else if (rc == 0) {
         rc = write_file(&unit, &text, err);
         if (rc == 0) rc = m->start(&unit, err);
-        if (rc == 0) kin_app_log("%s runs now and after every start; '%s' shows what it says", unit.name, m->log_hint(&unit));
+        if (rc == 0) kin_app_log("%s starts now and with this machine; '%s' shows what it says", unit.name, m->log_hint(&unit));
         if (rc == 0 && m->linger_hint(&unit)) kin_app_log("%s", m->linger_hint(&unit));
     }
     kin_text_fini(&text);
