@@ -44,9 +44,13 @@ static bool is_hash(const char *name) {
     return strlen(name) == HASH_DIGITS && strspn(name, "0123456789abcdef") == HASH_DIGITS;
 }
 
-static deep_path note_of(const kin_cache_entry *pack) {
+// The files that belong to a packed file.
+static const char *const note_suffixes[] = {KIN_PACKED_CHECKED_SUFFIX, KIN_PACKED_EXPERTS_SUFFIX};
+enum { N_NOTES = sizeof note_suffixes / sizeof note_suffixes[0] };
+
+static deep_path note_of(const kin_cache_entry *pack, int i) {
     deep_path path;
-    snprintf(path.text, sizeof path.text, "%s" KIN_PACKED_CHECKED_SUFFIX, pack->path);
+    snprintf(path.text, sizeof path.text, "%s%s", pack->path, note_suffixes[i]);
     return path;
 }
 
@@ -83,7 +87,7 @@ static size_t list_kind(const char *dir, kin_cache_kind kind, kin_cache_entry *l
             add_folder(entry);
         } else {
             add_file(entry, entry->path);
-            add_file(entry, note_of(entry).text);
+            for (int i = 0; i < N_NOTES; i++) add_file(entry, note_of(entry, i).text);
         }
         n++;
     }
@@ -135,7 +139,7 @@ int kin_cache_dir_remove(const kin_cache_entry *entry, kin_err *err) {
         rc = remove_folder(entry->path, err);
     } else {
         rc = unlink(entry->path) == 0 ? 0 : kin_err_set(err, "%s: %s", entry->path, strerror(errno));
-        if (rc == 0) unlink(note_of(entry).text);
+        for (int i = 0; i < N_NOTES && rc == 0; i++) unlink(note_of(entry, i).text);
     }
     if (fd >= 0) close(fd);
     return rc;

@@ -1,7 +1,7 @@
 // The cache folder (prepacked weights, fetched weights, KV pages): lists its entries, limits its size, and removes the least
 // recently used.
 //
-//   DIR/*.pack                 prepacked weights (engine/packed.h)
+//   DIR/*.pack                 prepacked weights (engine/packed.h); *.pack.checked, *.pack.experts belong to them
 //   DIR/models/HASH16/         the parts of a model that a device has fetched (model/store.h)
 //   DIR/kv/HASH16/             pages of the KV cache (engine/kv_store.h), with a limit of their own
 //

@@ -13,6 +13,10 @@
 
 enum { HERE = 0, READING = -1 }; // states of a slot; others: the errno of a read that failed
 enum { NO_SLOT = -1 };
+enum { FILL_AT_ONCE = 4 }; // experts in flight while the cache is filled: a miss waits for as many reads at most
+
+// What a slot's read is for.
+enum { FOR_NOBODY, FOR_STEP, AHEAD };
 
 typedef struct layer {
     kin_expert_layer in_file;
@@ -23,7 +27,8 @@ typedef struct layer {
 typedef struct slot {
     kin_stream_ticket ticket;
     atomic_int state;
-    uint64_t touched; // its first bytes that take memory
+    atomic_int purpose; // while it is being read
+    uint64_t touched;   // its first bytes that take memory
 } slot;
 
 struct kin_experts {
@@ -43,9 +48,13 @@ struct kin_experts {
     size_t n_free;
     int32_t *uses;               // [n_expert] scratch of choose
     kin_stream_ticket **tickets; // [n_expert] scratch of choose
-    uint64_t budget, n_hits, n_misses, read_bytes;
+    uint64_t budget, n_hits, n_misses, n_filled, read_bytes;
 
-    atomic_int n_reading; // slots of the last step that are still being read
+    pthread_t filler;
+    bool is_filling; // the thread was started
+    atomic_bool ends_filling;
+
+    atomic_int n_reading; // slots of the last step that are still being read; one more while choose counts them
     atomic_int failed;    // errno of a read whose expert was used; 0: none
     atomic_ullong wait_begin, wait_ns;
 };
@@ -91,10 +100,14 @@ static void note_wait(kin_experts *e) {
     if (atomic_load(&e->wait_begin) == 0) atomic_compare_exchange_strong(&e->wait_begin, &none, kin_clock_now());
 }
 
+static void await_read(slot *s) {
+    while (atomic_load(&s->state) == READING) kin_futex_wait(&s->state, READING);
+}
+
 static void wait_here(kin_experts *e, slot *s) {
     if (atomic_load_explicit(&s->state, memory_order_acquire) != READING) return;
     note_wait(e);
-    while (atomic_load(&s->state) == READING) kin_futex_wait(&s->state, READING);
+    await_read(s);
 }
 
 // implements kin_expert_source.find
@@ -116,24 +129,27 @@ static const uint8_t *find(void *user, int il, int expert, int matrix, bool wait
 
 // ---- reading
 
+// One read fewer that the last step waits for.
+static void count_down(kin_experts *e) {
+    if (atomic_fetch_sub(&e->n_reading, 1) != 1) return;
+    const unsigned long long begin = atomic_exchange(&e->wait_begin, 0);
+    if (begin) atomic_fetch_add(&e->wait_ns, kin_clock_now() - begin);
+}
+
 static void end_read(kin_stream_ticket *t) {
     slot *s = (slot *)((char *)t - offsetof(slot, ticket));
-    kin_experts *e = t->user;
-    if (atomic_fetch_sub(&e->n_reading, 1) == 1) {
-        const unsigned long long begin = atomic_exchange(&e->wait_begin, 0);
-        if (begin) atomic_fetch_add(&e->wait_ns, kin_clock_now() - begin);
-    }
+    if (atomic_exchange(&s->purpose, FOR_NOBODY) == FOR_STEP) count_down(t->user);
     atomic_store(&s->state, t->failed ? t->failed : HERE);
     kin_futex_wake(&s->state);
 }
 
 // Prepares the read of an expert into its slot. Call this and the following functions with the mutex held.
-static kin_stream_ticket *begin_read(kin_experts *e, int32_t number, int32_t i_slot) {
+static kin_stream_ticket *begin_read(kin_experts *e, int32_t number, int32_t i_slot, int purpose) {
     const int il = number / e->n_expert, expert = number % e->n_expert;
     const layer *l = &e->layers[il];
     slot *s = &e->slots[i_slot];
     uint8_t *to = slot_memory(e, i_slot);
-    wait_here(e, s); // of a step that ended early
+    await_read(s); // of a step that ended early, or ahead
     if (s->touched > l->bytes) kin_pages_drop(to + l->bytes, s->touched - l->bytes);
     s->touched = l->bytes;
     s->ticket = (kin_stream_ticket){.n_ranges = l->in_file.n_parts, .done = end_read, .user = e};
@@ -142,6 +158,8 @@ static kin_stream_ticket *begin_read(kin_experts *e, int32_t number, int32_t i_s
         s->ticket.ranges[k] = (kin_stream_range){p->i_file, offset_of(p, expert), p->bytes, to + l->part_at[k]};
         e->read_bytes += p->bytes;
     }
+    if (purpose == FOR_STEP) atomic_fetch_add(&e->n_reading, 1);
+    atomic_store(&s->purpose, purpose);
     atomic_store(&s->state, READING);
     atomic_store(&e->places[number], i_slot);
     return &s->ticket;
@@ -156,6 +174,7 @@ static void free_slots(kin_experts *e, const kin_expert_changes *changes) {
 static void drop_slots(kin_experts *e, size_t n) {
     for (size_t i = e->n_free - n; i < e->n_free; i++) {
         slot *s = &e->slots[e->free_[i]];
+        await_read(s); // it would take the memory again
         kin_pages_drop(slot_memory(e, e->free_[i]), s->touched);
         s->touched = 0;
     }
@@ -166,13 +185,24 @@ static size_t read_again(kin_experts *e, int il, const int32_t *order, int n, si
     for (int i = 0; i < n; i++) {
         const int32_t number = il * e->n_expert + order[i], i_slot = atomic_load(&e->places[number]);
         if (i_slot != NO_SLOT && atomic_load(&e->slots[i_slot].state) > 0)
-            e->tickets[n_tickets++] = begin_read(e, number, i_slot);
+            e->tickets[n_tickets++] = begin_read(e, number, i_slot, FOR_STEP);
     }
     return n_tickets;
 }
 
-// Moves the experts that are being read behind the others, in the order of their reads.
-static void put_last(const kin_experts *e, int il, int32_t *order, int n) {
+// The step waits for those of its experts that are being read ahead.
+static void adopt_reads(kin_experts *e, int il, const int32_t *order, int n) {
+    for (int i = 0; i < n; i++) {
+        const int i_slot = atomic_load(&e->places[il * e->n_expert + order[i]]);
+        int ahead = AHEAD;
+        if (i_slot == NO_SLOT) continue;
+        atomic_fetch_add(&e->n_reading, 1);
+        if (!atomic_compare_exchange_strong(&e->slots[i_slot].purpose, &ahead, FOR_STEP)) atomic_fetch_sub(&e->n_reading, 1);
+    }
+}
+
+// Moves the experts that are being read behind the others, in the order of their reads. Returns how many there are of these.
+static int put_last(const kin_experts *e, int il, int32_t *order, int n) {
     int n_here = 0, n_reading = 0;
     int32_t *reading = e->uses; // not used any more
     for (int i = 0; i < n; i++) {
@@ -183,20 +213,22 @@ static void put_last(const kin_experts *e, int il, int32_t *order, int n) {
             order[n_here++] = order[i];
     }
     memcpy(order + n_here, reading, (size_t)n_reading * sizeof *order);
+    return n_reading;
 }
 
 static size_t choose_slots(kin_experts *e, int il, int n_tokens, const int32_t *begin, int32_t *order, int n) {
     for (int i = 0; i < e->n_expert; i++) e->uses[i] = begin[i + 1] - begin[i];
     const kin_expert_changes *changes = kin_expert_cache_use(e->cache, il, e->uses, n_tokens);
-    e->n_hits += (uint64_t)n - changes->n_missing;
-    e->n_misses += changes->n_missing;
+    adopt_reads(e, il, order, n);
     size_t n_tickets = read_again(e, il, order, n, 0);
     free_slots(e, changes);
     const size_t n_evicted = changes->n_evicted, n_missing = changes->n_missing;
-    for (size_t i = 0; i < n_missing; i++) e->tickets[n_tickets++] = begin_read(e, changes->missing[i], e->free_[--e->n_free]);
+    for (size_t i = 0; i < n_missing; i++)
+        e->tickets[n_tickets++] = begin_read(e, changes->missing[i], e->free_[--e->n_free], FOR_STEP);
     if (n_evicted > n_missing) drop_slots(e, n_evicted - n_missing); // a layer's experts may be larger than another's
-    put_last(e, il, order, n);
-    atomic_store(&e->n_reading, (int)n_tickets);
+    const int n_reading = put_last(e, il, order, n);
+    e->n_hits += (uint64_t)(n - n_reading);
+    e->n_misses += (uint64_t)n_reading;
     return n_tickets;
 }
 
@@ -205,9 +237,53 @@ static void choose(void *user, int il, int n_tokens, const int32_t *begin, int32
     kin_experts *e = user;
     if (e->layers[il].in_file.n_parts == 0) return;
     pthread_mutex_lock(&e->mutex);
+    atomic_store(&e->n_reading, 1);
     const size_t n_tickets = choose_slots(e, il, n_tokens, begin, order, n);
     if (n_tickets > 0) kin_stream_read(e->stream, e->tickets, n_tickets);
+    count_down(e);
     pthread_mutex_unlock(&e->mutex);
+}
+
+// ---- filling
+
+// Begins to read the next experts. Returns how many, with their slots.
+static size_t fill_slots(kin_experts *e, int32_t slots[FILL_AT_ONCE]) {
+    kin_stream_ticket *tickets[FILL_AT_ONCE];
+    const size_t n_most = e->n_expert < FILL_AT_ONCE ? (size_t)e->n_expert : FILL_AT_ONCE;
+    pthread_mutex_lock(&e->mutex);
+    const kin_expert_changes *changes = kin_expert_cache_fill(e->cache, n_most);
+    const size_t n = changes->n_missing;
+    for (size_t i = 0; i < n; i++) {
+        slots[i] = e->free_[--e->n_free];
+        tickets[i] = begin_read(e, changes->missing[i], slots[i], AHEAD);
+    }
+    if (n > 0) kin_stream_read_behind(e->stream, tickets, n);
+    e->n_filled += n;
+    pthread_mutex_unlock(&e->mutex);
+    return n;
+}
+
+static void *run_filler(void *user) {
+    kin_experts *e = user;
+    int32_t slots[FILL_AT_ONCE];
+    size_t n = 1;
+    while (n > 0 && !atomic_load(&e->ends_filling)) {
+        n = fill_slots(e, slots);
+        for (size_t i = 0; i < n; i++) await_read(&e->slots[slots[i]]);
+    }
+    return NULL;
+}
+
+void kin_experts_start_filling(kin_experts *e) {
+    kin_assert(!e->is_filling);
+    e->is_filling = pthread_create(&e->filler, NULL, run_filler, e) == 0;
+}
+
+void kin_experts_stop_filling(kin_experts *e) {
+    if (!e || !e->is_filling) return;
+    atomic_store(&e->ends_filling, true);
+    pthread_join(e->filler, NULL);
+    e->is_filling = false;
 }
 
 // ---- opening
@@ -295,6 +371,18 @@ const kin_expert_source *kin_experts_source(const kin_experts *e) {
 
 // ---- changes from outside
 
+void kin_experts_set_counts(kin_experts *e, const float *counts) {
+    pthread_mutex_lock(&e->mutex);
+    kin_expert_cache_set_counts(e->cache, counts);
+    pthread_mutex_unlock(&e->mutex);
+}
+
+void kin_experts_get_counts(kin_experts *e, float *counts) {
+    pthread_mutex_lock(&e->mutex);
+    kin_expert_cache_get_counts(e->cache, counts);
+    pthread_mutex_unlock(&e->mutex);
+}
+
 void kin_experts_set_budget(kin_experts *e, uint64_t budget) {
     pthread_mutex_lock(&e->mutex);
     e->budget = budget;
@@ -332,6 +420,7 @@ kin_experts_stats kin_experts_get_stats(kin_experts *e) {
                                .held_bytes = kin_expert_cache_held(e->cache),
                                .n_hits = e->n_hits,
                                .n_misses = e->n_misses,
+                               .n_filled = e->n_filled,
                                .read_bytes = e->read_bytes,
                                .wait_ns = atomic_load(&e->wait_ns)};
     pthread_mutex_unlock(&e->mutex);

@@ -6,6 +6,9 @@
 //   choose  after the router: all missing experts are read at once, into free slots or those of experts that leave
 //   find    before a product: waits until that expert is there. Those that are there already are computed first
 //
+// With counts of an earlier run a thread reads the most used experts until the budget is full, while the disk has nothing else to
+// read (kin_experts_start_filling).
+//
 // A slot is as large as the largest layer's expert; its pages beyond what was read into it take no memory.
 //
 // Owner: one kin_weights. Threads: choose and find from threads that compute a graph; set_budget from any; the rest from the
@@ -44,6 +47,16 @@ const kin_expert_source *kin_experts_source(const kin_experts *experts);
 // Returns the memory that an expert takes, of the layer where it is largest.
 uint64_t kin_experts_largest(const kin_expert_layer *layers, int n_layer);
 
+// The counts of kin_expert_cache_set_counts, of earlier runs // [n_layer * n_expert]; before the first run. Layers without
+// experts in the cache are left as they are. get_counts: any thread.
+void kin_experts_set_counts(kin_experts *experts, const float *counts);
+void kin_experts_get_counts(kin_experts *experts, float *counts);
+
+// Starts reading the most used experts in the background, once. If no thread can be started, experts are read when they are
+// needed. Stop it before the stream is closed; without a start that does nothing.
+void kin_experts_start_filling(kin_experts *experts);
+void kin_experts_stop_filling(kin_experts *experts);
+
 void kin_experts_set_budget(kin_experts *experts, uint64_t budget);
 
 // Fails if an expert that was found since the last call could not be read: what was computed since then is wrong.
@@ -55,6 +68,7 @@ void kin_experts_forget(kin_experts *experts, int il);
 typedef struct kin_experts_stats {
     uint64_t budget, held_bytes;
     uint64_t n_hits, n_misses; // experts that a layer's step needed, and that were in memory or not
+    uint64_t n_filled;         // experts that were read before they were needed
     uint64_t read_bytes;
     uint64_t wait_ns; // from when a thread began to wait for an expert until all of its layer were there
 } kin_experts_stats;

@@ -288,6 +288,10 @@ const char *kin_packed_path(const kin_packed *p) {
     return p->path;
 }
 
+kin_packed_key kin_packed_get_key(const kin_packed *p) {
+    return p->key;
+}
+
 uint64_t kin_packed_offset(const kin_packed *p, size_t i) {
     return p->blocks[i].offset;
 }

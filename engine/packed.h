@@ -36,6 +36,7 @@
 #define KIN_PACKED_PIECE (1 << 20)  // blocks are hashed in pieces
 #define KIN_PACKED_SUFFIX ".pack"
 #define KIN_PACKED_CHECKED_SUFFIX ".checked" // appended to the cache file's name
+#define KIN_PACKED_EXPERTS_SUFFIX ".experts" // the same, of the counts of experts (engine/expert_history.h)
 
 typedef struct kin_packed kin_packed;
 
@@ -62,6 +63,7 @@ int kin_packed_share(kin_packed **out, const char *dir, kin_packed_key key, uint
 void kin_packed_close(kin_packed *packed);
 
 const char *kin_packed_path(const kin_packed *packed);
+kin_packed_key kin_packed_get_key(const kin_packed *packed);
 int kin_packed_fd(const kin_packed *packed); // open until close
 
 // Returns the offset of block i in the file.

@@ -766,37 +766,53 @@ void kin_stream_fetch(kin_stream *s, const kin_extent *extents, size_t n) {
     pthread_mutex_unlock(&s->mutex);
 }
 
-// Pushes a range's reads so that its first one is done first. Call with the mutex held.
-static void push_range(kin_stream *s, kin_stream_ticket *t, const kin_stream_range *r, uint64_t piece) {
+// Pushes a range's reads; urgent ones so that the first is done first. Call with the mutex held.
+static void push_range(kin_stream *s, kin_stream_ticket *t, const kin_stream_range *r, uint64_t piece, bool urgent) {
     const uint64_t begin = align_down(r->offset), bytes = align_up(r->offset + r->bytes) - begin;
     for (uint64_t end = bytes; end > 0;) {
         const uint64_t at = (end - 1) / piece * piece, left = r->offset + r->bytes - begin - at;
         while (n_chunks_free(s) == 0) pthread_cond_wait(&s->done, &s->mutex);
-        push_urgent(s, (chunk){.ticket = t,
-                               .i_file = r->i_file,
-                               .offset = begin + at,
-                               .bytes = end - at,
-                               .n_needed = left < end - at ? left : end - at,
-                               .to = r->to + at});
+        const chunk c = {.ticket = t,
+                         .i_file = r->i_file,
+                         .offset = begin + at,
+                         .bytes = end - at,
+                         .n_needed = left < end - at ? left : end - at,
+                         .to = r->to + at};
+        if (urgent)
+            push_urgent(s, c);
+        else
+            push_chunk(s, c);
         end = at;
     }
 }
 
-void kin_stream_read(kin_stream *s, kin_stream_ticket *const *tickets, size_t n) {
+// Call with the mutex held.
+static void push_ticket(kin_stream *s, kin_stream_ticket *t, uint64_t piece, bool urgent) {
+    t->n_open = 1; // until all of its reads are there
+    t->failed = 0;
+    for (int k = t->n_ranges; k-- > 0;) push_range(s, t, &t->ranges[k], piece, urgent);
+    if (--t->n_open == 0 && t->done) t->done(t); // they were done while this thread waited for room
+}
+
+static uint64_t piece_of(kin_stream_ticket *const *tickets, size_t n) {
     uint64_t bytes = 0;
     for (size_t i = 0; i < n; i++)
         for (int k = 0; k < tickets[i]->n_ranges; k++) bytes += tickets[i]->ranges[k].bytes;
-    uint64_t piece = align_up(bytes / READS_IN_FLIGHT);
-    if (piece < LEAST_READ_BYTES) piece = LEAST_READ_BYTES;
-    if (piece > MOST_READ_BYTES) piece = MOST_READ_BYTES;
+    const uint64_t piece = align_up(bytes / READS_IN_FLIGHT);
+    return piece < LEAST_READ_BYTES ? LEAST_READ_BYTES : piece > MOST_READ_BYTES ? MOST_READ_BYTES : piece;
+}
+
+void kin_stream_read(kin_stream *s, kin_stream_ticket *const *tickets, size_t n) {
+    const uint64_t piece = piece_of(tickets, n);
     pthread_mutex_lock(&s->mutex);
-    for (size_t i = n; i-- > 0;) {
-        kin_stream_ticket *t = tickets[i];
-        t->n_open = 1; // until all of its reads are there
-        t->failed = 0;
-        for (int k = t->n_ranges; k-- > 0;) push_range(s, t, &t->ranges[k], piece);
-        if (--t->n_open == 0 && t->done) t->done(t); // they were done while this thread waited for room
-    }
+    for (size_t i = n; i-- > 0;) push_ticket(s, tickets[i], piece, true);
+    pthread_mutex_unlock(&s->mutex);
+}
+
+void kin_stream_read_behind(kin_stream *s, kin_stream_ticket *const *tickets, size_t n) {
+    const uint64_t piece = piece_of(tickets, n);
+    pthread_mutex_lock(&s->mutex);
+    for (size_t i = 0; i < n; i++) push_ticket(s, tickets[i], piece, false);
     pthread_mutex_unlock(&s->mutex);
 }
 

@@ -119,6 +119,9 @@ struct kin_stream_ticket {
 // Reads all tickets' ranges, the first ticket first and before everything that is read ahead, and does not wait.
 void kin_stream_read(kin_stream *stream, kin_stream_ticket *const *tickets, size_t n);
 
+// Does the same behind everything that is to be read already.
+void kin_stream_read_behind(kin_stream *stream, kin_stream_ticket *const *tickets, size_t n);
+
 typedef struct kin_stream_stats {
     uint64_t resident_bytes; // selected as resident
     uint64_t ring_bytes;

@@ -334,6 +334,7 @@ int kin_weights_open(kin_weights **out, const kin_model *model, const kin_device
     if (kin_weights_place_cpu(w, err) != 0 || kin_weights_place_gpu(w, err) != 0) goto fail;
     if (!w->is_arriving && start_streaming(w, err) != 0) goto fail;
     if (w->is_arriving && w->must_stream && open_stream(w, true, err) != 0) goto fail;
+    if (!w->is_arriving) kin_weights_begin_experts(w); // the most used ones are read before the first token
     if (kin_weights_start_packer(w, err) != 0) goto fail;
     *out = w;
     return 0;
@@ -346,6 +347,7 @@ fail:
 void kin_weights_close(kin_weights *w) {
     if (!w) return;
     kin_weights_stop_packer(w);
+    kin_weights_end_experts(w);
     kin_stream_close(w->stream);
     kin_experts_close(w->experts);
     hint_small_reads(w, true);

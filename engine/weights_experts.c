@@ -3,6 +3,7 @@
 #include <stdlib.h>
 
 #include "base/log.h"
+#include "engine/expert_history.h"
 #include "engine/weights_impl.h"
 #include "pure/plan/expert_cache.h"
 #include "sys/pages.h"
@@ -101,8 +102,31 @@ static int open_experts(kin_weights *w, uint64_t budget, kin_err *err) {
     return rc;
 }
 
+// ---- counts of earlier runs
+
+static const kin_time SAVE_NS = UINT64_C(600) * 1000000000; // a process that runs for long saves its counts this often
+
+static void load_history(kin_weights *w) {
+    kin_err err;
+    w->history_saved = kin_clock_now();
+    if (!w->packed) return;
+    int rc = kin_expert_history_load(w->experts, w->packed, w->model->hp.n_layer, w->model->hp.n_expert, &err);
+    if (rc == KIN_FAIL) kin_log(KIN_LOG_INFO, "experts are counted anew: %s", err.text);
+    if (rc == 0) kin_experts_start_filling(w->experts);
+}
+
+static void save_history(kin_weights *w) {
+    kin_err err;
+    const kin_experts_stats stats = kin_experts_get_stats(w->experts);
+    w->history_saved = kin_clock_now();
+    if (!w->packed || stats.n_hits + stats.n_misses == 0) return;
+    if (kin_expert_history_save(w->experts, w->packed, w->model->hp.n_layer, w->model->hp.n_expert, &err) != 0)
+        kin_log(KIN_LOG_DEBUG, "the counts of experts are not kept: %s", err.text);
+}
+
 void kin_weights_begin_experts(kin_weights *w) {
     kin_err err;
+    if (w->experts && kin_clock_now() - w->history_saved > SAVE_NS) save_history(w);
     if (w->experts || w->experts_failed || !w->stream || !atomic_load(&w->short_of_experts) || !kin_weights_caches_experts(w))
         return;
     pthread_mutex_lock(&w->mutex); // the governor's thread sets budgets
@@ -111,6 +135,13 @@ void kin_weights_begin_experts(kin_weights *w) {
     pthread_mutex_unlock(&w->mutex);
     w->experts_failed = !w->experts;
     if (rc != 0) kin_log(KIN_LOG_WARN, "the system decides which experts stay in memory: %s", err.text);
+    if (w->experts) load_history(w);
+}
+
+void kin_weights_end_experts(kin_weights *w) {
+    if (!w->experts) return;
+    kin_experts_stop_filling(w->experts);
+    save_history(w);
 }
 
 // ---- queries

@@ -10,6 +10,7 @@
 #include <pthread.h>
 #include <stdatomic.h>
 
+#include "base/clock.h"
 #include "engine/experts.h"
 #include "engine/packed.h"
 #include "engine/weights.h"
@@ -115,6 +116,7 @@ struct kin_weights {
     uint64_t ring_bytes;          // the least that weights other than experts need
     atomic_bool short_of_experts; // not all experts fit in memory: they come from `experts`, or the chosen ones are fetched
     kin_experts *experts;         // opened when experts are short for the first time, by kin's kernels
+    kin_time history_saved;       // when the counts of experts were read or written
     bool experts_failed;          // it could not be opened, or there are no experts in files
     kin_expert_source source;     // of `experts`, for graphs; without functions before
 
@@ -196,8 +198,10 @@ bool kin_weights_caches_experts(const kin_weights *w);
 // Divides a budget between experts and the other weights. Returns the experts' part; 0: they have none of their own.
 uint64_t kin_weights_experts_budget(const kin_weights *w, uint64_t budget);
 
-// Opens the cache of experts once they are short. Call between two runs. If it cannot be opened, the OS pages experts.
+// Opens the cache of experts once they are short, and sometimes saves their counts. Call between two runs. If the cache cannot be
+// opened, the OS pages experts.
 void kin_weights_begin_experts(kin_weights *w);
+void kin_weights_end_experts(kin_weights *w); // before the streamer is closed: saves their counts
 
 // ---- weights_arrival.c
 

@@ -99,35 +99,73 @@ static const int32_t *chosen_at(const kin_expert_trace *t, int i_token, int il) 
     return &t->chosen[((size_t)i_token * (size_t)t->n_layer + (size_t)il) * (size_t)t->n_used];
 }
 
-static double hit_share(const kin_expert_trace *t, int n_warm, uint64_t n_missed) {
-    return 1 - (double)n_missed / ((double)(t->n_tokens - n_warm) * t->n_layer * t->n_used);
+static double hit_share(const kin_expert_trace *t, int n_tokens, uint64_t n_missed) {
+    return 1 - (double)n_missed / ((double)n_tokens * t->n_layer * t->n_used);
 }
 
-static double replay(const kin_expert_trace *t, kin_expert_cache *cache, int n_warm, int32_t *uses) {
+// A cache of experts that all have one byte.
+static int open_cache(kin_expert_cache **cache, const kin_expert_trace *t, kin_expert_policy policy, int64_t n_slots,
+                      kin_err *err) {
+    uint64_t *bytes = malloc((size_t)t->n_layer * sizeof *bytes);
+    *cache = NULL;
+    if (!bytes) return kin_err_set(err, "out of memory");
+    for (int i = 0; i < t->n_layer; i++) bytes[i] = 1;
+    const kin_expert_cache_options o = {t->n_layer, t->n_expert, bytes, (uint64_t)n_slots, policy};
+    int rc = kin_expert_cache_open(cache, &o, err);
+    free(bytes);
+    return rc;
+}
+
+// Replays the tokens [begin, end); uses // [n_expert] scratch. Returns how many experts were missing.
+static uint64_t replay(const kin_expert_trace *t, kin_expert_cache *cache, int begin, int end, int32_t *uses) {
     uint64_t n_missed = 0;
-    for (int i = 0; i < t->n_tokens * t->n_layer; i++) {
+    for (int i = begin * t->n_layer; i < end * t->n_layer; i++) {
         const int32_t *chosen = chosen_at(t, i / t->n_layer, i % t->n_layer);
         memset(uses, 0, (size_t)t->n_expert * sizeof *uses);
         for (int k = 0; k < t->n_used; k++) uses[chosen[k]]++;
-        const kin_expert_changes *changes = kin_expert_cache_use(cache, i % t->n_layer, uses, 1);
-        if (i >= n_warm * t->n_layer) n_missed += changes->n_missing;
+        n_missed += kin_expert_cache_use(cache, i % t->n_layer, uses, 1)->n_missing;
     }
-    return hit_share(t, n_warm, n_missed);
+    return n_missed;
 }
 
 int kin_expert_trace_replay(const kin_expert_trace *t, kin_expert_policy policy, int64_t n_slots, int n_warm, double *hits,
                             kin_err *err) {
-    uint64_t *bytes = malloc((size_t)t->n_layer * sizeof *bytes);
     int32_t *uses = malloc((size_t)t->n_expert * sizeof *uses);
     kin_expert_cache *cache = NULL;
-    int rc = bytes && uses ? 0 : kin_err_set(err, "out of memory");
-    for (int i = 0; i < t->n_layer && rc == 0; i++) bytes[i] = 1;
-    const kin_expert_cache_options o = {t->n_layer, t->n_expert, bytes, (uint64_t)n_slots, policy};
-    if (rc == 0) rc = kin_expert_cache_open(&cache, &o, err);
-    if (rc == 0) *hits = replay(t, cache, n_warm, uses);
+    int rc = uses ? open_cache(&cache, t, policy, n_slots, err) : kin_err_set(err, "out of memory");
+    if (rc == 0) {
+        replay(t, cache, 0, n_warm, uses);
+        *hits = hit_share(t, t->n_tokens - n_warm, replay(t, cache, n_warm, t->n_tokens, uses));
+    }
     kin_expert_cache_close(cache);
     free(uses);
-    free(bytes);
+    return rc;
+}
+
+int kin_expert_trace_restart(const kin_expert_trace *t, int64_t n_slots, int n_learn, int n_gap, int n_first, double hits[2],
+                             kin_err *err) {
+    const int begin = n_learn + n_gap;
+    int32_t *uses = malloc((size_t)t->n_expert * sizeof *uses);
+    float *counts = calloc((size_t)t->n_layer * (size_t)t->n_expert, sizeof *counts);
+    int rc = uses && counts ? 0 : kin_err_set(err, "out of memory");
+    kin_assert(begin + n_first <= t->n_tokens);
+    for (int i = -1; i < 2 && rc == 0; i++) { // learns; begins empty; begins filled
+        kin_expert_cache *cache;
+        rc = open_cache(&cache, t, KIN_EXPERTS_MIXED, n_slots, err);
+        if (rc != 0) break;
+        if (i < 0) {
+            replay(t, cache, 0, n_learn, uses);
+            kin_expert_cache_get_counts(cache, counts);
+        } else {
+            if (i == 1) kin_expert_cache_set_counts(cache, counts);
+            while (kin_expert_cache_fill(cache, 1)->n_missing > 0) {
+            }
+            hits[i] = hit_share(t, n_first, replay(t, cache, begin, begin + n_first, uses));
+        }
+        kin_expert_cache_close(cache);
+    }
+    free(counts);
+    free(uses);
     return rc;
 }
 
@@ -179,7 +217,7 @@ static double belady(const kin_expert_trace *t, oracle *o, int64_t n_slots, int 
         }
         for (int k = 0; k < t->n_used; k++) o->next[first + chosen[k]] = o->next_use[step * t->n_used + k];
     }
-    return hit_share(t, n_warm, n_missed);
+    return hit_share(t, t->n_tokens - n_warm, n_missed);
 }
 
 int kin_expert_trace_belady(const kin_expert_trace *t, int64_t n_slots, int n_warm, double *hits, kin_err *err) {

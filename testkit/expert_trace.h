@@ -31,5 +31,11 @@ void kin_expert_trace_free(kin_expert_trace *trace);
 int kin_expert_trace_replay(const kin_expert_trace *trace, kin_expert_policy policy, int64_t n_slots, int n_warm, double *hits,
                             kin_err *err);
 
-// The same for Belady's cache, which knows the future: the expert leaves that is needed last. No cache has more hits.
+// The same in n_first tokens of a cache that is empty at first (hits[0]), and of one that is filled with the experts that the
+// first n_learn tokens used most (hits[1]). n_gap tokens lie between, so that the text is another one.
+int kin_expert_trace_restart(const kin_expert_trace *trace, int64_t n_slots, int n_learn, int n_gap, int n_first, double hits[2],
+                             kin_err *err);
+
+// The same as kin_expert_trace_replay for Belady's cache, which knows the future: the expert leaves that is needed last. No cache
+// has more hits.
 int kin_expert_trace_belady(const kin_expert_trace *trace, int64_t n_slots, int n_warm, double *hits, kin_err *err);

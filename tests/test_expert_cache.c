@@ -146,6 +146,52 @@ static void a_prompt_counts_as_many_tokens(void **state) {
     }
 }
 
+static void a_filled_cache_has_the_most_used_experts_of_an_earlier_run(void **state) {
+    static const uint64_t bytes[N_LAYER] = {1, 0, 2};
+    float counts[N_LAYER * N_EXPERT] = {
+        [0] = 5, [3] = 9, [7] = 0.5f, [N_EXPERT] = 99, [2 * N_EXPERT + 1] = 7, [2 * N_EXPERT + 2] = 6};
+    (void)state;
+    kin_expert_cache *c = open_cache(6, KIN_EXPERTS_MIXED, bytes);
+    assert_int_equal(kin_expert_cache_fill(c, N_EXPERT)->n_missing, 0); // nothing was used
+    kin_expert_cache_set_counts(c, counts);
+    const kin_expert_changes *changes = kin_expert_cache_fill(c, 2);
+    assert_true(changes->n_missing == 2 && changes->n_evicted == 0);
+    assert_true(changes->missing[0] == 3 && changes->missing[1] == 2 * N_EXPERT + 1);
+    changes = kin_expert_cache_fill(c, N_EXPERT);
+    assert_true(changes->n_missing == 2 && changes->missing[0] == 2 * N_EXPERT + 2 && changes->missing[1] == 0);
+    assert_int_equal(kin_expert_cache_held(c), 6);
+    assert_int_equal(kin_expert_cache_fill(c, N_EXPERT)->n_missing, 0); // no room
+    kin_expert_cache_close(c);
+}
+
+static void filling_evicts_nothing(void **state) {
+    float counts[N_LAYER * N_EXPERT] = {[5] = 100, [6] = 90};
+    (void)state;
+    kin_expert_cache *c = open_cache(2, KIN_EXPERTS_MIXED, NULL);
+    kin_expert_cache_set_counts(c, counts);
+    use(c, 1, "0");
+    const kin_expert_changes *changes = kin_expert_cache_fill(c, N_EXPERT);
+    assert_true(changes->n_missing == 1 && changes->missing[0] == 5 && changes->n_evicted == 0);
+    assert_true(holds(c, 1, "0"));
+    kin_expert_cache_close(c);
+}
+
+static void counts_return_as_they_were_set_and_grow_with_uses(void **state) {
+    static const uint64_t bytes[N_LAYER] = {1, 0, 1};
+    float counts[N_LAYER * N_EXPERT], got[N_LAYER * N_EXPERT];
+    (void)state;
+    for (int i = 0; i < N_LAYER * N_EXPERT; i++) counts[i] = (float)i, got[i] = -1;
+    kin_expert_cache *c = open_cache(4, KIN_EXPERTS_MIXED, bytes);
+    kin_expert_cache_set_counts(c, counts);
+    kin_expert_cache_get_counts(c, got);
+    for (int i = 0; i < N_LAYER * N_EXPERT; i++) assert_true(got[i] == (i / N_EXPERT == 1 ? -1 : counts[i]));
+    use(c, 2, "3");
+    kin_expert_cache_get_counts(c, got);
+    assert_true(got[2 * N_EXPERT + 3] > counts[2 * N_EXPERT + 3] + 0.9f);
+    assert_true(got[2 * N_EXPERT + 4] < counts[2 * N_EXPERT + 4]);
+    kin_expert_cache_close(c);
+}
+
 static void traces_choose_different_experts_of_the_layer(void **state) {
     (void)state;
     for (int kind = 0; kind < KIN_TRACE_N_KINDS; kind++) {
@@ -186,6 +232,20 @@ static void the_mixed_cache_is_good_at_every_kind_of_routing(void **state) {
     }
 }
 
+// Where no expert is preferred, the counts of another text cost next to nothing.
+static void a_run_with_counts_of_an_earlier_one_begins_with_more_hits(void **state) {
+    (void)state;
+    for (int kind = 0; kind < KIN_TRACE_N_KINDS; kind++) {
+        kin_expert_trace t = {.n_layer = 4, .n_expert = 64, .n_used = 8, .n_tokens = 800};
+        double hits[2];
+        kin_err err;
+        assert_int_equal(kin_expert_trace_make(&t, (kin_trace_kind)kind, 1, &err), 0);
+        assert_int_equal(kin_expert_trace_restart(&t, t.n_layer * t.n_expert / 2, 400, 200, 50, hits, &err), 0);
+        assert_true(hits[1] > hits[0] + (kind == KIN_TRACE_SKEWED || kind == KIN_TRACE_BOTH ? 0.03 : -0.02));
+        kin_expert_trace_free(&t);
+    }
+}
+
 static void a_budget_goes_to_the_other_weights_first(void **state) {
     (void)state;
     assert_int_equal(kin_expert_cache_divide(1000, 300, 50, 100, 20), 700);
@@ -206,8 +266,12 @@ int main(void) {
         cmocka_unit_test(layers_of_different_sizes_stay_within_the_budget),
         cmocka_unit_test(a_forgotten_layer_is_missing_again),
         cmocka_unit_test(a_prompt_counts_as_many_tokens),
+        cmocka_unit_test(a_filled_cache_has_the_most_used_experts_of_an_earlier_run),
+        cmocka_unit_test(filling_evicts_nothing),
+        cmocka_unit_test(counts_return_as_they_were_set_and_grow_with_uses),
         cmocka_unit_test(traces_choose_different_experts_of_the_layer),
         cmocka_unit_test(the_mixed_cache_is_good_at_every_kind_of_routing),
+        cmocka_unit_test(a_run_with_counts_of_an_earlier_one_begins_with_more_hits),
         cmocka_unit_test(a_budget_goes_to_the_other_weights_first),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

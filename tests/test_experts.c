@@ -67,6 +67,7 @@ static void open_context(context *w, uint64_t budget) {
 #define open_context(...) FROM_TEST(open_context(__VA_ARGS__))
 
 static void close_context(context *w) {
+    kin_experts_stop_filling(w->experts);
     kin_stream_close(w->stream);
     kin_experts_close(w->experts);
     close(w->fd);
@@ -270,6 +271,69 @@ static void a_forgotten_layer_is_read_again(void **state) {
     close_context(&w);
 }
 
+static void fill(context *w, const float *counts) {
+    kin_experts_set_counts(w->experts, counts);
+    kin_experts_start_filling(w->experts);
+}
+
+static void experts_of_earlier_runs_are_there_before_they_are_needed(void **state) {
+    context w = {0};
+    float counts[N_LAYER * N_EXPERT] = {0};
+    int32_t order[N_EXPERT];
+    (void)state;
+    open_context(&w, FILE_BYTES);
+    for (int i = 0; i < N_LAYER * N_EXPERT; i++) counts[i] = 1;
+    fill(&w, counts);
+    while (kin_experts_get_stats(w.experts).n_filled < 2 * N_EXPERT) usleep(100); // the thread needs no other event
+    kin_experts_stop_filling(w.experts);
+    for (int il = 0; il < N_LAYER; il += 2) {
+        const int n = choose(&w, il, 50, 2, order);
+        assert_int_equal(n, N_EXPERT);
+        for (int i = 0; i < n; i++) expect_matrices(&w, il, order[i]);
+    }
+    const kin_experts_stats stats = kin_experts_get_stats(w.experts);
+    assert_true(stats.n_misses == 0 && stats.n_hits == 2 * N_EXPERT && stats.n_filled == 2 * N_EXPERT);
+    close_context(&w);
+}
+
+static void a_step_uses_experts_while_others_are_read_ahead(void **state) {
+    float counts[N_LAYER * N_EXPERT];
+    (void)state;
+    for (int i = 0; i < N_LAYER * N_EXPERT; i++) counts[i] = (float)(1 + i % 5);
+    for (int round = 0; round < 50; round++) {
+        context w = {0};
+        open_context(&w, 200000);
+        fill(&w, counts);
+        for (int i = 0; i < 20; i++) {
+            int32_t order[N_EXPERT];
+            const int il = i % 2 * 2, n = choose(&w, il, 2, 2, order);
+            if (i == 10) kin_experts_set_budget(w.experts, 140000);
+            for (int k = 0; k < n; k++) expect_matrices(&w, il, order[k]);
+        }
+        assert_true(kin_experts_get_stats(w.experts).held_bytes <= 140000);
+        close_context(&w);
+    }
+}
+
+static void a_read_ahead_that_fails_is_tried_again_when_it_is_needed(void **state) {
+    context w = {0};
+    float counts[N_LAYER * N_EXPERT] = {1, 1, 1};
+    int32_t order[N_EXPERT];
+    kin_err err;
+    (void)state;
+    open_context(&w, FILE_BYTES);
+    assert_int_equal(ftruncate(w.fd, 8192), 0);
+    fill(&w, counts);
+    while (kin_experts_get_stats(w.experts).n_filled < 3) usleep(100);
+    kin_experts_stop_filling(w.experts);
+    assert_int_equal(pwrite(w.fd, w.bytes, FILE_BYTES, 0), FILE_BYTES);
+    const int n = choose(&w, 0, 50, 2, order);
+    for (int i = 0; i < n; i++) expect_matrices(&w, 0, order[i]);
+    assert_int_equal(kin_experts_check(w.experts, &err), 0);
+    assert_int_equal(kin_experts_get_stats(w.experts).n_misses, N_EXPERT);
+    close_context(&w);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(every_expert_has_the_bytes_of_the_file),
@@ -282,6 +346,9 @@ int main(void) {
         cmocka_unit_test(a_failed_read_of_a_step_that_ended_early_is_not_reported),
         cmocka_unit_test(experts_take_whole_pages_of_any_size),
         cmocka_unit_test(a_forgotten_layer_is_read_again),
+        cmocka_unit_test(experts_of_earlier_runs_are_there_before_they_are_needed),
+        cmocka_unit_test(a_step_uses_experts_while_others_are_read_ahead),
+        cmocka_unit_test(a_read_ahead_that_fails_is_tried_again_when_it_is_needed),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

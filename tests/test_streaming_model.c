@@ -345,6 +345,59 @@ static void modes_that_leave_it_to_the_os_give_the_same_bits(void **state) {
     }
 }
 
+// ---- counts of experts
+
+// Returns the path of the only packed file in the cache's folder, with `suffix` appended.
+static void find_cache_file(const fixture *f, const char *suffix, char *path, size_t size) {
+    DIR *dir = opendir(f->cache_dir);
+    assert_non_null(dir);
+    path[0] = '\0';
+    for (struct dirent *e; (e = readdir(dir));) {
+        size_t n = strlen(e->d_name);
+        if (n > 5 && strcmp(e->d_name + n - 5, ".pack") == 0) snprintf(path, size, "%s/%s%s", f->cache_dir, e->d_name, suffix);
+    }
+    closedir(dir);
+    assert_true(path[0]);
+}
+#define find_cache_file(...) FROM_TEST(find_cache_file(__VA_ARGS__))
+
+// Overwrites a byte of a file by other bits.
+static void change_byte(const char *path, off_t at) {
+    uint8_t byte;
+    int fd = open(path, O_RDWR);
+    assert_true(fd >= 0);
+    assert_int_equal(pread(fd, &byte, 1, at), 1);
+    byte ^= 0x20;
+    assert_int_equal(pwrite(fd, &byte, 1, at), 1);
+    close(fd);
+}
+
+// The second run reads before its first token what the first one used.
+static void a_second_run_begins_with_the_experts_of_the_first(void **state) {
+    fixture *f = *state;
+    kin_runner_options o = f->o;
+    char path[512];
+    o.cache_dir = f->cache_dir;
+    o.memory = memory_of(f, 2);
+    run(f, &o, &f->got);
+    if (f->got.stats.weights.packed_bytes == 0) skip(); // this CPU has no other layout
+    assert_int_equal(f->got.stats.weights.experts.n_filled, 0);
+    find_cache_file(f, ".experts", path, sizeof path);
+    assert_int_equal(access(path, R_OK), 0);
+    run(f, &o, &f->got);
+    assert_true(f->got.stats.weights.experts.n_filled > 0);
+    assert_true(f->got.stats.weights.experts.held_bytes <= f->got.stats.weights.experts.budget);
+    expect_same_bits(f, &f->wanted);
+    for (off_t at = 0; at < 40; at += 13) { // format, model, a count
+        change_byte(path, at);
+        run(f, &o, &f->got);
+        assert_int_equal(f->got.stats.weights.experts.n_filled, 0);
+        expect_same_bits(f, &f->wanted);
+    }
+    run(f, &o, &f->got); // the damaged file was replaced
+    assert_true(f->got.stats.weights.experts.n_filled > 0);
+}
+
 // ---- a missing or incomplete cache
 
 static void an_unusable_cache_folder_is_as_none(void **state) {
@@ -357,20 +410,6 @@ static void an_unusable_cache_folder_is_as_none(void **state) {
     expect_same_bits(f, &f->wanted);
 }
 
-// Returns the path of the only packed file in the cache's folder.
-static void find_cache_file(const fixture *f, char *path, size_t size) {
-    DIR *dir = opendir(f->cache_dir);
-    assert_non_null(dir);
-    path[0] = '\0';
-    for (struct dirent *e; (e = readdir(dir));) {
-        size_t n = strlen(e->d_name);
-        if (n > 5 && strcmp(e->d_name + n - 5, ".pack") == 0) snprintf(path, size, "%s/%s", f->cache_dir, e->d_name);
-    }
-    closedir(dir);
-    assert_true(path[0]);
-}
-#define find_cache_file(...) FROM_TEST(find_cache_file(__VA_ARGS__))
-
 // Bytes from the cache are checked against their hash before they are used, whether streamed or not.
 static void a_flipped_byte_in_the_cache_is_mended_while_it_streams(void **state) {
     fixture *f = *state;
@@ -380,7 +419,7 @@ static void a_flipped_byte_in_the_cache_is_mended_while_it_streams(void **state)
     o.memory = memory_of(f, 0);
     run(f, &o, &f->got);
     if (f->got.stats.weights.packed_bytes == 0) skip(); // this CPU has no other layout
-    find_cache_file(f, path, sizeof path);
+    find_cache_file(f, "", path, sizeof path);
     for (uint64_t part = 0; part < 4; part++) {
         struct stat st;
         uint8_t byte;
@@ -431,7 +470,7 @@ static void a_cache_that_cannot_be_completed_is_used_as_far_as_it_goes(void **st
     run(f, &o, &f->got);
     if (f->got.stats.weights.packed_bytes == 0) skip(); // this CPU has no other layout
     uint64_t complete = f->got.stats.weights.packed_bytes;
-    find_cache_file(f, path, sizeof path);
+    find_cache_file(f, "", path, sizeof path);
     invalidate_all_blocks(path);
     signal(SIGXFSZ, SIG_IGN);
     for (int round = 0; round < 2; round++) {
@@ -484,6 +523,7 @@ int main(void) {
         MODEL_TESTS(qwen3moe),
         TEST(all_the_memory_and_a_cache_give_the_same_bits, q4_k_m),
         TEST(a_flipped_byte_in_the_cache_is_mended_while_it_streams, q4_k_m),
+        TEST(a_second_run_begins_with_the_experts_of_the_first, qwen3moe),
         TEST(an_unusable_cache_folder_is_as_none, small),
         TEST(a_cache_that_cannot_be_completed_is_used_as_far_as_it_goes, small),
         TEST(less_than_the_least_memory_is_refused_in_one_sentence, small),

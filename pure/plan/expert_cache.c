@@ -152,6 +152,44 @@ const kin_expert_changes *kin_expert_cache_forget(kin_expert_cache *c, int il) {
     return &c->changes;
 }
 
+// ---- counts of earlier runs
+
+void kin_expert_cache_set_counts(kin_expert_cache *c, const float *counts) {
+    for (size_t i = 0; i < n_all(c); i++)
+        if (c->bytes[i / (size_t)c->n_expert] > 0) c->experts[i].slow = counts[i];
+}
+
+void kin_expert_cache_get_counts(const kin_expert_cache *c, float *counts) {
+    for (size_t i = 0; i < n_all(c); i++)
+        if (c->bytes[i / (size_t)c->n_expert] > 0) counts[i] = c->experts[i].slow;
+}
+
+// Returns the most worthy expert that there is room for; -1: none.
+static int64_t find_most(const kin_expert_cache *c) {
+    int64_t most = -1;
+    double most_worth = 0;
+    for (size_t i = 0; i < n_all(c); i++) {
+        const uint64_t bytes = c->bytes[i / (size_t)c->n_expert];
+        if (c->experts[i].held || bytes == 0 || c->held + bytes > c->budget) continue;
+        const double w = worth(c->policy, &c->experts[i]);
+        if (w > most_worth) most = (int64_t)i, most_worth = w;
+    }
+    return most;
+}
+
+const kin_expert_changes *kin_expert_cache_fill(kin_expert_cache *c, size_t n) {
+    kin_assert(n <= (size_t)c->n_expert);
+    c->changes.n_evicted = c->changes.n_missing = 0;
+    while (c->changes.n_missing < n) {
+        const int64_t i = find_most(c);
+        if (i < 0) break;
+        c->experts[i].held = true;
+        c->held += c->bytes[i / c->n_expert];
+        c->changes.missing[c->changes.n_missing++] = (int32_t)i;
+    }
+    return &c->changes;
+}
+
 bool kin_expert_cache_has(const kin_expert_cache *c, int32_t number) {
     return c->experts[number].held;
 }

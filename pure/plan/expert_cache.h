@@ -42,7 +42,7 @@ void kin_expert_cache_close(kin_expert_cache *cache);
 typedef struct kin_expert_changes {
     int32_t *evicted; // [n_layer * n_expert] of which n_evicted are set; they leave first
     size_t n_evicted;
-    int32_t *missing; // [n_expert] of which n_missing are set: to be read, in ascending order
+    int32_t *missing; // [n_expert] of which n_missing are set: to be read; in ascending order, but for fill
     size_t n_missing;
 } kin_expert_changes;
 
@@ -55,6 +55,14 @@ const kin_expert_changes *kin_expert_cache_set_budget(kin_expert_cache *cache, u
 
 // Removes a layer's experts from the cache, because their bytes have changed. They must not be in use.
 const kin_expert_changes *kin_expert_cache_forget(kin_expert_cache *cache, int il);
+
+// Counts of an earlier run: *slow* above // [n_layer * n_expert]. Layers without experts in the cache are skipped by both.
+void kin_expert_cache_set_counts(kin_expert_cache *cache, const float *counts);
+void kin_expert_cache_get_counts(const kin_expert_cache *cache, float *counts);
+
+// Adds the most worthy experts that were used at all, at most n (at most n_expert), as far as there is room without evicting
+// others. They are `missing` in the order of their worth.
+const kin_expert_changes *kin_expert_cache_fill(kin_expert_cache *cache, size_t n);
 
 bool kin_expert_cache_has(const kin_expert_cache *cache, int32_t number);
 uint64_t kin_expert_cache_held(const kin_expert_cache *cache); // bytes

@@ -1,0 +1,18 @@
+// The counts of experts of earlier runs (pure/plan/expert_counts.h), in a file beside the prepacked cache: FILE.pack.experts.
+//
+// Several processes may use one file, each for the layers that it computes: saving keeps what the file says about other layers.
+// The last one to save wins where they overlap. The file is a hint: without it, or if it is damaged or of another model, a run
+// begins without counts.
+//
+// Plain functions. Thread: any.
+#pragma once
+
+#include "engine/experts.h"
+#include "engine/packed.h"
+
+// Gives the cache of experts the counts of earlier runs. Returns 0; KIN_ABSENT if there are none; KIN_FAIL if they cannot be
+// used.
+int kin_expert_history_load(kin_experts *experts, const kin_packed *packed, int n_layer, int n_expert, kin_err *err);
+
+// Replaces the file.
+int kin_expert_history_save(kin_experts *experts, const kin_packed *packed, int n_layer, int n_expert, kin_err *err);
