@@ -15,6 +15,7 @@
 #include "base/units.h"
 #include "cluster/demo_model.h"
 #include "cluster/profile_store.h"
+#include "engine/expert_history.h"
 #include "engine/governor.h"
 #include "engine/model_facts.h"
 #include "model/vocab_load.h"
@@ -140,10 +141,21 @@ static bool wants_ggml_kernels(const kin_session_options *o) {
 
 // ---- predictions
 
+// What earlier runs on this machine say about the model's experts.
+static void add_expert_hits(const kin_session *s, const kin_session_options *o, kin_model_facts *facts) {
+    static const double quarters[KIN_FACTS_N_HITS] = {0.25, 0.5, 0.75};
+    char folder[1024];
+    kin_err err;
+    const char *dir = o->cache_dir ? o->cache_dir : kin_session_default_cache(folder, sizeof folder);
+    if (kin_expert_history_hits(dir, &s->model, quarters, facts->expert_hits, KIN_FACTS_N_HITS, &err) == KIN_FAIL)
+        kin_log(KIN_LOG_DEBUG, "%s", err.text);
+}
+
 // Returns the model's facts, with the hidden states' size according to --wire.
 static int model_facts_of(const kin_session *s, const kin_session_options *o, const kin_shard_options *so, kin_model_facts *facts,
                           kin_err *err) {
     if (kin_model_facts_of(facts, &s->model, so, err) != 0) return KIN_FAIL;
+    add_expert_hits(s, o, facts);
     facts->hidden_bytes = (double)kin_activations_bytes((uint64_t)s->model.hp.n_embd, kin_fleet_wire_type(&o->fleet));
     return 0;
 }

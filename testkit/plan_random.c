@@ -26,6 +26,7 @@ static void random_model(kin_facts *f, kin_rng *rng, int max_layers) {
     if (chance(rng, 0.15)) {
         m->expert_bytes[KIN_QUANT_Q4_K] = layer * spread(rng, 1, 8);
         m->expert_share = spread(rng, 0.03, 0.5);
+        for (int i = 0; i < KIN_FACTS_N_HITS; i++) m->expert_hits[i] = 0.5 + 0.2 * i;
     }
     for (int q = 0; q < KIN_N_QUANT; q++) {
         m->layer_flops[q] = 3.5 * (m->layer_bytes[q] + m->expert_share * m->expert_bytes[q]);

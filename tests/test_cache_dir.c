@@ -159,6 +159,19 @@ static void remove_all(folder *f) {
 }
 #define remove_all(...) FROM_TEST(remove_all(__VA_ARGS__))
 
+static void notes_leave_with_their_packed_file(void **state) {
+    (void)state;
+    folder f = make_folder();
+    kin_err err;
+    put_file(in_folder(&f, "a.pack.checked").text, 40, 1000);
+    put_file(in_folder(&f, "a.pack.experts").text, 4000, 1000);
+    put_file(in_folder(&f, "b.pack.experts").text, 4000, 1001);
+    assert_int_equal(kin_cache_dir_make_room(f.path, FILE_BYTES, 3 * FILE_BYTES + 8192, &err), 0);
+    assert_false(has(&f, "a.pack") || has(&f, "a.pack.checked") || has(&f, "a.pack.experts"));
+    assert_true(has(&f, "b.pack") && has(&f, "b.pack.experts"));
+    remove_all(&f);
+}
+
 static void packs_and_fetched_models_are_listed_the_oldest_first(void **state) {
     (void)state;
     folder f = make_folder();
@@ -290,6 +303,7 @@ int main(void) {
         cmocka_unit_test(a_file_in_use_stays),
         cmocka_unit_test(more_than_the_cap_is_refused_and_removes_nothing),
         cmocka_unit_test(more_than_the_disk_is_refused_and_removes_nothing),
+        cmocka_unit_test(notes_leave_with_their_packed_file),
         cmocka_unit_test(packs_and_fetched_models_are_listed_the_oldest_first),
         cmocka_unit_test(fetched_models_leave_for_others_but_not_those_in_use),
         cmocka_unit_test(removing_a_model_follows_no_links),

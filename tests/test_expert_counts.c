@@ -6,10 +6,13 @@
 
 #include <cmocka.h>
 
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "pure/plan/expert_counts.h"
+#include "testkit/expert_trace.h"
+#include "tests/place.h"
 
 enum { N_LAYER = 2, N_EXPERT = 3, N = N_LAYER * N_EXPERT, N_BYTES = 24 + 2 * N + 8 };
 
@@ -79,11 +82,60 @@ static void other_and_damaged_counts_are_refused(void **state) {
     expect_refused(c, golden, N_BYTES, "of another model");
 }
 
+// ---- predicting hits
+
+static const double quarters[] = {0.25, 0.5, 0.75};
+
+// Counts the uses of a generated routing, and predicts hits from them. Returns the routing's own hits with LFU in `real`.
+static void predict(kin_trace_kind kind, int n_tokens, double hits[3], double real[3]) {
+    kin_expert_trace t = {.n_layer = 6, .n_expert = 64, .n_used = 8, .n_tokens = n_tokens + 400};
+    const int n_all = t.n_layer * t.n_expert;
+    float *counts = calloc((size_t)n_all, sizeof *counts);
+    const kin_expert_counts c = {0, t.n_layer, t.n_expert, counts};
+    kin_err err;
+    assert_int_equal(kin_expert_trace_make(&t, kind, 5, &err), 0);
+    for (int i = 0; i < n_tokens * t.n_layer * t.n_used; i++) counts[i / t.n_used % t.n_layer * t.n_expert + t.chosen[i]] += 1;
+    assert_int_equal(kin_expert_counts_hits(&c, quarters, hits, 3, &err), 0);
+    for (int i = 0; i < 3; i++)
+        assert_int_equal(kin_expert_trace_replay(&t, KIN_EXPERTS_LFU, n_all * (i + 1) / 4, n_tokens, &real[i], &err), 0);
+    kin_expert_trace_free(&t);
+    free(counts);
+}
+#define predict(...) FROM_TEST(predict(__VA_ARGS__))
+
+static void hits_are_predicted_where_experts_are_preferred_and_where_they_are_not(void **state) {
+    double hits[3], real[3];
+    (void)state;
+    for (int n_tokens = 100; n_tokens <= 1000; n_tokens += 900) {
+        predict(KIN_TRACE_SKEWED, n_tokens, hits, real);
+        for (int i = 0; i < 3; i++) assert_true(fabs(hits[i] - real[i]) < 0.07);
+        assert_true(hits[0] > 0.5);
+        predict(KIN_TRACE_FLAT, n_tokens, hits, real);
+        for (int i = 0; i < 3; i++) assert_true(fabs(hits[i] - quarters[i]) < 0.03);
+    }
+}
+
+static void layers_that_were_not_counted_do_not_change_the_prediction(void **state) {
+    float counts[N] = {60, 10, 0};
+    kin_expert_counts c = shape(counts);
+    double one[3], both[3];
+    kin_err err;
+    (void)state;
+    assert_int_equal(kin_expert_counts_hits(&c, quarters, both, 3, &err), 0);
+    c.n_layer = 1;
+    assert_int_equal(kin_expert_counts_hits(&c, quarters, one, 3, &err), 0);
+    assert_memory_equal(one, both, sizeof one);
+    counts[0] = counts[1] = 1; // less than one use of the mean expert
+    assert_int_equal(kin_expert_counts_hits(&c, quarters, one, 3, &err), KIN_ABSENT);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(counts_have_these_bytes),
         cmocka_unit_test(what_was_encoded_is_decoded_to_a_32nd),
         cmocka_unit_test(other_and_damaged_counts_are_refused),
+        cmocka_unit_test(hits_are_predicted_where_experts_are_preferred_and_where_they_are_not),
+        cmocka_unit_test(layers_that_were_not_counted_do_not_change_the_prediction),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -84,6 +84,9 @@ static void same_model(const kin_model_facts *a, const kin_model_facts *b, doubl
     const double numbers[][2] = {
         {a->hidden_bytes, b->hidden_bytes},
         {a->expert_share, b->expert_share},
+        {a->expert_hits[0], b->expert_hits[0]},
+        {a->expert_hits[1], b->expert_hits[1]},
+        {a->expert_hits[2], b->expert_hits[2]},
         {a->attn_bytes, b->attn_bytes},
         {a->block_bytes, b->block_bytes},
         {a->weight_block_bytes, b->weight_block_bytes},

@@ -202,6 +202,7 @@ static void a_model_that_cannot_be_is_an_error(void **state) {
     REFUSED(facts.model.layer_bytes[0] = NAN, "F32: bytes of a layer is not a number");
     REFUSED(memset(facts.model.layer_bytes, 0, sizeof facts.model.layer_bytes), "bytes of a layer is too small");
     REFUSED(facts.model.expert_share = 1.5, "share of experts");
+    REFUSED(facts.model.expert_hits[1] = 1.5, "hits of experts");
     REFUSED(facts.model.block_bytes = 0, "largest block");
     REFUSED(facts.model.weight_block_bytes = facts.model.block_bytes * 2, "streamed weight block");
     REFUSED(facts.model.layer_share[3] = 2, "mean must be 1");

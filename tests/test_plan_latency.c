@@ -578,6 +578,23 @@ static void experts_that_are_not_in_memory_wait_for_the_disk(void **state) {
     assert_close(p.devices[0].experts_s, 10 * 0.5 * 0.1 / 4);
 }
 
+static void experts_that_are_used_often_are_in_memory(void **state) {
+    (void)state;
+    kin_facts facts;
+    make_simple(&facts, 1);
+    facts.model.expert_bytes[KIN_QUANT_Q4_K] = 1e9;
+    facts.model.expert_share = 0.1;
+    facts.devices[0].memory_bytes = 6.1e9; // room for the other 1.1 GB and half of the experts
+    kin_plan plan = alone(&facts, 0);
+    const double hits[KIN_FACTS_N_HITS] = {0.6, 0.8, 0.9};
+    memcpy(facts.model.expert_hits, hits, sizeof hits);
+    assert_close(predict(&facts, &plan).devices[0].experts_s, 10 * 0.2 * 0.1);
+    facts.devices[0].memory_bytes = 7.35e9; // five eighths
+    assert_close(predict(&facts, &plan).devices[0].experts_s, 10 * 0.15 * 0.1);
+    facts.devices[0].memory_bytes = 1.1e9 + 0.125 * 10e9;
+    assert_close(predict(&facts, &plan).devices[0].experts_s, 10 * 0.7 * 0.1);
+}
+
 static void a_layer_s_size_counts_where_it_lies(void **state) {
     (void)state;
     kin_facts facts;
@@ -688,6 +705,7 @@ int main(void) {
         cmocka_unit_test(more_rounds_hide_more_loading),
         cmocka_unit_test(a_gpu_has_its_own_memory_or_shares_it),
         cmocka_unit_test(experts_that_are_not_in_memory_wait_for_the_disk),
+        cmocka_unit_test(experts_that_are_used_often_are_in_memory),
         cmocka_unit_test(a_layer_s_size_counts_where_it_lies),
         cmocka_unit_test(a_layer_s_part_of_the_context_counts_where_it_lies),
         cmocka_unit_test(a_gpu_with_all_layers_has_the_output_too),

@@ -19,6 +19,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "engine/expert_history.h"
 #include "testkit/head_eval.h"
 #include "testkit/model_gen.h"
 #include "testkit/runner.h"
@@ -372,15 +373,31 @@ static void change_byte(const char *path, off_t at) {
     close(fd);
 }
 
+// Predicts the hits with a half of the experts in memory, by the counts in the cache's folder.
+static int predict_hits(const fixture *f, double *hits) {
+    static const double half = 0.5;
+    kin_runner r;
+    kin_err err;
+    if (kin_runner_open(&r, f->path, &f->o, &err) != 0) fail_msg("%s", err.text);
+    int rc = kin_expert_history_hits(f->cache_dir, &r.model, &half, hits, 1, &err);
+    kin_runner_close(&r);
+    return rc;
+}
+#define predict_hits(...) FROM_TEST(predict_hits(__VA_ARGS__))
+
 // The second run reads before its first token what the first one used.
 static void a_second_run_begins_with_the_experts_of_the_first(void **state) {
     fixture *f = *state;
     kin_runner_options o = f->o;
     char path[512];
+    double hits = 0;
     o.cache_dir = f->cache_dir;
     o.memory = memory_of(f, 2);
+    assert_int_equal(predict_hits(f, &hits), KIN_ABSENT);
     run(f, &o, &f->got);
     if (f->got.stats.weights.packed_bytes == 0) skip(); // this CPU has no other layout
+    assert_int_equal(predict_hits(f, &hits), 0);
+    assert_true(hits >= 0.5 && hits <= 1);
     assert_int_equal(f->got.stats.weights.experts.n_filled, 0);
     find_cache_file(f, ".experts", path, sizeof path);
     assert_int_equal(access(path, R_OK), 0);
@@ -394,6 +411,9 @@ static void a_second_run_begins_with_the_experts_of_the_first(void **state) {
         assert_int_equal(f->got.stats.weights.experts.n_filled, 0);
         expect_same_bits(f, &f->wanted);
     }
+    change_byte(path, 30);
+    assert_int_equal(predict_hits(f, &hits), KIN_ABSENT);
+    change_byte(path, 30);
     run(f, &o, &f->got); // the damaged file was replaced
     assert_true(f->got.stats.weights.experts.n_filled > 0);
 }

@@ -1,6 +1,7 @@
 #include "pure/plan/device_time.h"
 
 #include <math.h>
+#include <string.h>
 
 #include "pure/plan/residency.h"
 
@@ -241,6 +242,8 @@ static void set_members(kin_device_rates *r, const kin_facts *facts, int device,
         // By kin's kernels missing experts are read like streamed weights; else page by page.
         double rate = by_kins_kernels(&member->facts->cpu) ? member->facts->disk_bytes_s : member->facts->disk_random_bytes_s;
         if (rate > 0) member->expert_miss_s = member->expert_bytes * missed / rate; // else shares with missing experts do not fit
+        // A prompt needs many experts of each layer, whichever are used most.
+        if (n_tokens == 1) memcpy(member->expert_hits, facts->model.expert_hits, sizeof member->expert_hits);
         double compute_s = r->cpu_layer_s + r->cpu_layer_fixed_s - r->layer_sums_s + r->layer_starts_s;
         set_stages(member, &facts->model, compute_s, r->layer_sums_s / 2);
     }
@@ -345,7 +348,7 @@ static bool divide_memory(const kin_device_rates *r, const kin_member_rates *m, 
     if (weights <= room) {
         t->resident_bytes = weights;
         t->memory_bytes = fixed + weights + fmin(experts, room - weights);
-        if (experts > room - weights) *expert_miss_share = 1 - (room - weights) / experts;
+        if (experts > room - weights) *expert_miss_share = 1 - kin_facts_expert_hits(m->expert_hits, (room - weights) / experts);
     } else {
         if (room < m->ring_bytes) return false;
         t->resident_bytes = fmax(0, room - m->ring_bytes - m->weight_block_bytes / 2);

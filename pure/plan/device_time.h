@@ -64,11 +64,12 @@ typedef struct kin_stages {
 // The weights that one device holds, and how it streams them: whole layers on a single device, slices on a member of a group.
 typedef struct kin_member_rates {
     int device;
-    double heads, ff;                 // its share of attention, and of the feed-forward block
-    double layer_bytes, expert_bytes; // of a mean layer
-    double output_bytes;              // the head's output matrix
-    double expert_miss_s;             // reading the experts that one mean layer uses, if none of them is in memory
-    double kv_bytes;                  // that the mean layer holds of the whole context
+    double heads, ff;                     // its share of attention, and of the feed-forward block
+    double layer_bytes, expert_bytes;     // of a mean layer
+    double output_bytes;                  // the head's output matrix
+    double expert_hits[KIN_FACTS_N_HITS]; // of one token; see kin_facts_expert_hits
+    double expert_miss_s;                 // reading the experts that one mean layer uses, if none of them is in memory
+    double kv_bytes;                      // that the mean layer holds of the whole context
     double ring_bytes, weight_block_bytes;
     double disk_bytes_s; // rate of its disk; 0: these weights cannot be streamed
     kin_stages stages;

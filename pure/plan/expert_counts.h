@@ -34,3 +34,9 @@ void kin_expert_counts_encode(const kin_expert_counts *counts, uint8_t *to);
 // Fills the counts; model and shape are those expected. Fails, leaving the counts as they are, if the bytes are damaged, of
 // another version, or of another model.
 int kin_expert_counts_decode(kin_expert_counts *counts, const uint8_t *bytes, size_t n, kin_err *err);
+
+// Predicts the share of needed experts that are in memory if memory has the most used ones: hits[i] for the share in_memory[i] of
+// all experts. A cache that follows the text has more. Few counts say little: each layer's are drawn to their mean by the part of
+// their variance that chance explains (as much as the mean, by Poisson's law). Layers without counts are left out. KIN_ABSENT:
+// there are too few counts.
+int kin_expert_counts_hits(const kin_expert_counts *counts, const double *in_memory, double *hits, int n, kin_err *err);

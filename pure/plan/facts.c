@@ -28,6 +28,12 @@ double kin_facts_bytes_sum(const double bytes[KIN_N_QUANT]) {
     return sum;
 }
 
+double kin_facts_expert_hits(const double hits[KIN_FACTS_N_HITS], double in_memory) {
+    const double at[] = {0, hits[0], hits[1], hits[2], 1}, place = fmin(fmax(in_memory, 0), 1) * (KIN_FACTS_N_HITS + 1);
+    const int i = place < KIN_FACTS_N_HITS ? (int)place : KIN_FACTS_N_HITS;
+    return hits[0] > 0 ? at[i] + (at[i + 1] - at[i]) * (place - i) : in_memory;
+}
+
 double kin_facts_layer_bytes(const kin_model_facts *model) {
     return kin_facts_bytes_sum(model->layer_bytes) + kin_facts_bytes_sum(model->expert_bytes);
 }
@@ -97,6 +103,8 @@ static int check_sizes(const kin_model_facts *m, kin_err *err) {
     if (check_types(m->output_flops, MAX_FLOP_S, "FLOP of the output", err) != 0) return KIN_FAIL;
     if (check_number(kin_facts_layer_bytes(m), 1, MAX_MEMORY_BYTES, "bytes of a layer", err) != 0) return KIN_FAIL;
     if (check_number(m->expert_share, 0, 1, "share of experts", err) != 0) return KIN_FAIL;
+    for (int i = 0; i < KIN_FACTS_N_HITS; i++)
+        if (check_number(m->expert_hits[i], 0, 1, "hits of experts", err) != 0) return KIN_FAIL;
     if (check_number(m->attn_bytes, 0, kin_facts_bytes_sum(m->layer_bytes), "bytes of attention", err) != 0) return KIN_FAIL;
     if (check_number(m->block_bytes, 1, MAX_MEMORY_BYTES, "largest block", err) != 0) return KIN_FAIL;
     if (check_number(m->weight_block_bytes, 1, m->block_bytes, "streamed weight block", err) != 0) return KIN_FAIL;

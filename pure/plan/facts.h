@@ -113,6 +113,8 @@ typedef struct kin_shared_facts {
     double sums_factor;        // measured over predicted time of the sums, if a group ends with this device; 0: not known
 } kin_shared_facts;
 
+enum { KIN_FACTS_N_HITS = 3 };
+
 // Layers are treated as equal except for their size, and for what they hold of the context: layer_share, kv_share.
 typedef struct kin_model_facts {
     int n_layer;
@@ -121,6 +123,7 @@ typedef struct kin_model_facts {
     double layer_flops[KIN_N_QUANT];          // per token, including the experts that it uses
     double expert_bytes[KIN_N_QUANT];         // all experts of the mean layer
     double expert_share;                      // fraction of the experts that one token uses
+    double expert_hits[KIN_FACTS_N_HITS];     // see kin_facts_expert_hits; zeros: not known
     double layer_share[KIN_FACTS_MAX_LAYERS]; // [n_layer] size divided by the mean size; the mean is 1
     double attn_bytes;                        // attention's part of the mean layer_bytes; 0: a quarter
     double block_bytes;                       // largest piece that is needed at once; it sets the size of the streaming ring
@@ -184,6 +187,9 @@ void kin_engine_facts_median(kin_engine_facts *out, const kin_engine_facts *swee
 
 // Returns the sum over weight types.
 double kin_facts_bytes_sum(const double bytes[KIN_N_QUANT]);
+// Returns the share of a token's experts that is found in memory, if the share in_memory of all experts is there: interpolated
+// between those for a quarter, a half and three quarters; if these are not known, as many as are in memory.
+double kin_facts_expert_hits(const double hits[KIN_FACTS_N_HITS], double in_memory);
 // Returns the bytes of the mean layer, including all its experts.
 double kin_facts_layer_bytes(const kin_model_facts *model);
 // Sets layer_share from the bytes of each layer; NULL: all layers are equal. All hold equal parts of the context, until
