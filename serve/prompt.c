@@ -8,6 +8,7 @@
 #include "model/chat_template.h"
 #include "pure/jinja/jinja.h"
 #include "pure/tokenizer/detok.h"
+#include "serve/history.h"
 
 // For models without a template: concatenates the messages.
 static const char plain_template[] = "{% for m in messages %}{{ m.content }}\n{% endfor %}";
@@ -21,6 +22,7 @@ struct kin_prompter {
     bool has_source;  // the model's own, or the caller's
     kin_err bad_chat; // why `chat` is NULL: the model's template does not compile
     bool accepts_parts, accepts_objects, accepts_thinking;
+    bool accepts_later_system; // system messages anywhere, and several
     kin_tool_format format;
 };
 
@@ -87,22 +89,6 @@ static void open_arguments(json_t *message) {
         json_t *object = json_loadb(json_string_value(text), json_string_length(text), JSON_DECODE_ANY | JSON_ALLOW_NUL, NULL);
         if (object) json_object_set_new(function, "arguments", object);
     }
-}
-
-// Prepends the system message to the first user message.
-static void merge_system(json_t *messages) {
-    json_t *first = json_array_get(messages, 0), *second = json_array_get(messages, 1);
-    const char *role = json_string_value(json_object_get(first, "role"));
-    if (!role || strcmp(role, "system") != 0) return;
-    const char *system = json_string_value(json_object_get(first, "content"));
-    const char *user = json_string_value(json_object_get(second, "content"));
-    const char *next_role = json_string_value(json_object_get(second, "role"));
-    if (!next_role || strcmp(next_role, "user") != 0) {
-        json_object_set_new(first, "role", json_string("user"));
-        return;
-    }
-    json_object_set_new(second, "content", json_sprintf("%s\n\n%s", system ? system : "", user ? user : ""));
-    json_array_remove(messages, 0);
 }
 
 // ---- tools as text, for templates without tools
@@ -179,23 +165,6 @@ static void write_tools_as_text(json_t *messages, const json_t *tools) {
     if (tools) write_instructions(messages, tools);
 }
 
-static void fit_id(const kin_prompter *p, json_t *of, const char *key) {
-    const json_t *id = json_object_get(of, key);
-    kin_text_buffer text = {0};
-    if (!json_is_string(id)) return;
-    kin_tool_format_put_id(&p->format, string_of(id), &text);
-    if (!text.failed) json_object_set_new(of, key, json_stringn(text.at ? text.at : "", text.len));
-    kin_text_fini(&text);
-}
-
-// Ids of calls may come from another model's server, and some templates accept only their own form.
-static void fit_ids(const kin_prompter *p, json_t *message) {
-    size_t i;
-    json_t *call;
-    fit_id(p, message, "tool_call_id");
-    json_array_foreach(json_object_get(message, "tool_calls"), i, call) fit_id(p, call, "id");
-}
-
 // Where a template takes calls only without content, empty content is none; where it calls the reasoning `thinking`, that is a
 // copy of it. gpt-oss's template refuses reasoning beside text in a message with calls.
 static void fit_reply(const kin_prompter *p, json_t *message) {
@@ -208,11 +177,12 @@ static void fit_reply(const kin_prompter *p, json_t *message) {
 static json_t *adapt(const kin_prompter *p, const json_t *messages, const json_t *tools) {
     json_t *copy = json_deep_copy(messages), *message;
     size_t i;
+    if (copy && !p->accepts_later_system) kin_history_merge_later_system(copy);
     if (copy && p->format.is_generic) write_tools_as_text(copy, tools);
-    if (copy && !p->format.accepts_system && !p->accepts_parts) merge_system(copy);
+    if (copy && !p->format.accepts_system && !p->accepts_parts) kin_history_merge_system(copy);
+    if (copy) kin_history_fit_ids(copy, &p->format);
     json_array_foreach(copy, i, message) {
         json_t *content = json_object_get(message, "content");
-        if (p->format.n_call_id > 0) fit_ids(p, message);
         fit_reply(p, message);
         if (p->accepts_objects) open_arguments(message);
         if (p->accepts_parts && json_is_string(content)) json_object_set_new(message, "content", as_parts(content));
@@ -501,6 +471,21 @@ static bool shows(const kin_prompter *p, const char *messages, const char *tools
     "[{\"type\":\"function\",\"function\":{\"name\":\"kin_tool\",\"description\":\"d\",\"parameters\":{\"type\":\"object\","     \
     "\"properties\":{\"kin_a\":{\"type\":\"string\",\"description\":\"x\"}}}}}]"
 
+// Whether each of three system messages is rendered: two at the beginning, one later.
+static bool shows_later_system(const kin_prompter *p) {
+#define SYSTEM(content) "{\"role\":\"system\",\"content\":" content "}"
+#define PARTS(text) "[{\"type\":\"text\",\"text\":\"" text "\"}]"
+#define CHAT(one, two, later)                                                                                                    \
+    "[" SYSTEM(one) "," SYSTEM(two) "," USER ",{\"role\":\"assistant\",\"content\":\"kin-answer\"}," SYSTEM(later) "," USER "]"
+    static const char text[] = CHAT("\"kin-one\"", "\"kin-two\"", "\"kin-later\"");
+    static const char parts[] = CHAT(PARTS("kin-one"), PARTS("kin-two"), PARTS("kin-later"));
+    const char *chat = p->accepts_parts ? parts : text;
+    return shows(p, chat, NULL, "kin-one") && shows(p, chat, NULL, "kin-two") && shows(p, chat, NULL, "kin-later");
+#undef CHAT
+#undef PARTS
+#undef SYSTEM
+}
+
 static bool has_word(kin_str text, const char *word) {
     return text.at && memmem(text.at, text.len, word, strlen(word)) != NULL;
 }
@@ -509,6 +494,7 @@ static void probe(kin_prompter *p) {
     p->accepts_parts =
         !shows(p, "[" USER "]", NULL, "kin-user") &&
         shows(p, "[{\"role\":\"user\",\"content\":[{\"type\":\"text\",\"text\":\"kin-user\"}]}]", NULL, "kin-user");
+    p->accepts_later_system = shows_later_system(p);
     p->accepts_thinking = has_word(p->source, ".thinking") || has_word(p->source, "'thinking'");
     if (p->format.is_confirmed) {
         p->accepts_objects = !p->format.arguments_are_text;

@@ -173,12 +173,102 @@ static void openai_has_six_roles(void **state) {
     }
 }
 
+// Expects that a request's prompt is `expected`.
+static void check_prompt(const char *source, const char *body, const char *expected) {
+    kin_prompter *p = open_prompter(source);
+    kin_request r = request_of(body);
+    kin_prompt prompt;
+    kin_api_error err = {0};
+    if (kin_prompter_render(p, &r, &prompt, &err) != 0) fail_msg("%s: %s", err.message, body);
+    kin_text_put(&prompt.text, "", 1);
+    assert_string_equal(prompt.text.at, expected);
+    kin_prompt_fini(&prompt);
+    kin_request_fini(&r);
+    kin_prompter_close(p);
+}
+#define check_prompt(...) FROM_TEST(check_prompt(__VA_ARGS__))
+
+#define SAYS(role, content) "{\"role\":\"" role "\",\"content\":\"" content "\"}"
+#define MESSAGES(...) "{\"messages\":[" __VA_ARGS__ "]}"
+#define ONLY_FIRST                                                                                                               \
+    "{% for m in messages %}{% if m.role == 'system' and not loop.first %}{{ raise_exception('only first') }}{% endif %}"        \
+    "[{{ m.role }}:{{ m.content }}]{% endfor %}"
+
+static const char several_systems[] =
+    MESSAGES(SAYS("developer", "a") "," SAYS("developer", "b") "," SAYS("user", "c") "," SAYS("system", "d") "," SAYS(
+        "assistant", "e") "," SAYS("system", "f") "," SAYS("user", "g") "," SAYS("assistant", "h") "," SAYS("system", "i"));
+
+static void a_template_that_takes_one_system_message_gets_one(void **state) {
+    (void)state;
+    static const char fitted[] = "[system:a\n\nb][user:c\n\nd][assistant:e][user:f\n\ng][assistant:h][user:i]";
+    check_prompt(ONLY_FIRST, several_systems, fitted);
+    check_prompt(
+        "{% for m in messages %}{% if m.role != 'system' or loop.first %}[{{ m.role }}:{{ m.content }}]{% endif %}{% endfor %}",
+        several_systems, fitted);
+    check_prompt(
+        "{% for m in messages %}{% if m.role != 'system' or loop.first %}[{{ m.role }}:{{ m.content[0].text }}]{% endif %}"
+        "{% endfor %}",
+        several_systems, fitted);
+}
+
+static void a_template_that_takes_several_system_messages_gets_them(void **state) {
+    (void)state;
+    static const char unchanged[] =
+        "[system:a][system:b][user:c][system:d][assistant:e][system:f][user:g][assistant:h][system:i]";
+    check_prompt("{% for m in messages %}[{{ m.role }}:{{ m.content }}]{% endfor %}", several_systems, unchanged);
+    check_prompt("{% for m in messages %}[{{ m.role }}:{{ m.content[0].text }}]{% endfor %}", several_systems, unchanged);
+}
+
+static void a_template_without_system_messages_gets_all_of_them_as_text(void **state) {
+    (void)state;
+    check_prompt("{% for m in messages %}{% if m.role == 'system' %}{{ raise_exception('no system') }}{% endif %}"
+                 "[{{ m.role }}:{{ m.content }}]{% endfor %}",
+                 several_systems, "[user:a\n\nb\n\nc\n\nd][assistant:e][user:f\n\ng][assistant:h][user:i]");
+}
+
+// Kimi K2 reads the tool's name from the id, and clients have ids of their own.
+static void ids_that_name_the_tool_are_counted_over_the_chat(void **state) {
+    (void)state;
+#define CALL(id, name) "{\"id\":\"" id "\",\"type\":\"function\",\"function\":{\"name\":\"" name "\",\"arguments\":\"{}\"}}"
+#define CALLS(...) "{\"role\":\"assistant\",\"content\":\"\",\"tool_calls\":[" __VA_ARGS__ "]}"
+#define RESULT(id) "{\"role\":\"tool\",\"tool_call_id\":\"" id "\",\"content\":\"r\"}"
+    check_prompt("{% for t in tools or [] %}{{ t | tojson }}{% endfor %}{% for m in messages %}<|im_start|>{{ m.role }}{{ "
+                 "m.tool_call_id }}"
+                 ":{{ m.content }}{% if m.tool_calls %}<|tool_calls_section_begin|>{% for c in m.tool_calls "
+                 "%}<|tool_call_begin|>{{ c.id }}"
+                 "<|tool_call_argument_begin|>{{ c.function.arguments | tojson }}<|tool_call_end|>{% endfor "
+                 "%}<|tool_calls_section_end|>{% endif %}<|im_end|>{% endfor %}",
+                 MESSAGES(SAYS("user", "q") "," CALLS(CALL("toolu_1", "f") "," CALL("x", "g")) "," RESULT("x") "," RESULT(
+                     "toolu_1") "," CALLS(CALL("functions.f:0", "f")) "," RESULT("functions.f:0") "," RESULT("unknown")),
+                 "<|im_start|>user:q<|im_end|><|im_start|>assistant:<|tool_calls_section_begin|><|tool_call_begin|>functions.f:0"
+                 "<|tool_call_argument_begin|>{}<|tool_call_end|><|tool_call_begin|>functions.g:1<|tool_call_argument_begin|>{}"
+                 "<|tool_call_end|><|tool_calls_section_end|><|im_end|><|im_start|>toolfunctions.g:1:r<|im_end|>"
+                 "<|im_start|>toolfunctions.f:0:r<|im_end|><|im_start|>assistant:<|tool_calls_section_begin|><|tool_call_begin|>"
+                 "functions.f:2<|tool_call_argument_begin|>{}<|tool_call_end|><|tool_calls_section_end|><|im_end|>"
+                 "<|im_start|>toolfunctions.f:2:r<|im_end|><|im_start|>toolunknown:r<|im_end|>");
+}
+
+static void a_tool_without_parameters_has_empty_ones(void **state) {
+    (void)state;
+    check_prompt(
+        "{% for t in tools or [] %}{{ t.function.name }} {{ t.function.parameters | tojson }} {% endfor %}{% for m in messages %}"
+        "{{ m.content }}{% for c in m.tool_calls or [] %}<tool_call>\n{\"name\": \"{{ c.function.name }}\", \"arguments\": "
+        "{{ c.function.arguments | tojson }}}\n</tool_call>{% endfor %}{% endfor %}",
+        "{\"messages\":[" SAYS("user", "q") "],\"tools\":[{\"type\":\"function\",\"function\":{\"name\":\"f\"}}]}",
+        "f {\"type\": \"object\", \"properties\": {}} q");
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(no_string_of_a_request_becomes_control_tokens),
         cmocka_unit_test(templates_make_control_tokens_of_known_roles_only),
         cmocka_unit_test(a_text_like_the_first_token_does_not_replace_it),
         cmocka_unit_test(openai_has_six_roles),
+        cmocka_unit_test(a_template_that_takes_one_system_message_gets_one),
+        cmocka_unit_test(a_template_that_takes_several_system_messages_gets_them),
+        cmocka_unit_test(a_template_without_system_messages_gets_all_of_them_as_text),
+        cmocka_unit_test(ids_that_name_the_tool_are_counted_over_the_chat),
+        cmocka_unit_test(a_tool_without_parameters_has_empty_ones),
     };
     return cmocka_run_group_tests(tests, open_demo, close_demo);
 }
