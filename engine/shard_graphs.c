@@ -61,7 +61,7 @@ struct ggml_tensor *kin_build_output(const void *user, kin_graph *g, struct ggml
     if (variant >= KIN_VARIANT_PLAIN + KIN_VARIANT_WHOLE)
         variant -= KIN_VARIANT_PLAIN;
     else
-        x = kin_block_norm(g, x, kin_weights_output_norm(weights)); // [n_embd, n]
+        x = kin_block_norm(g, x, kin_weights_output_norm(weights), kin_weights_output_norm_bias(weights)); // [n_embd, n]
     if (variant == KIN_VARIANT_HIDDEN) return x;
     if (variant != KIN_VARIANT_WHOLE) return kin_block_output(g, kin_weights_tile(weights, variant), x);
     if (n_tiles == 1) return kin_block_output(g, kin_weights_tile(weights, 0), x);

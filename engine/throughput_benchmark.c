@@ -337,7 +337,7 @@ static int add_small_of_kin(kin_throughput_benchmark *r, kin_micro_benchmark *g)
     struct ggml_tensor *x = input(g, GGML_TYPE_F32, WIDTH, 1), *w = input(g, GGML_TYPE_F32, WIDTH, 1);
     if (!add_cache(&at, g, 0, KIN_KV_CELLS)) return 0;
     while (ggml_graph_n_nodes(g->graph.gf) < N_SMALL) {
-        x = kin_op_norm(&g->graph, g->graph.hp->rms_eps, x, w);
+        x = kin_op_norm(&g->graph, g->graph.hp->rms_eps, x, w, NULL);
         ggml_build_forward_expand(g->graph.gf, kin_op_rounded(&g->graph, x, KIN_ACT_256));
         x = kin_op_heads(&g->graph, 0, x, WIDTH / HEAD_DIM, 0, &g->graph.all);
         ggml_build_forward_expand(g->graph.gf, x);

@@ -208,8 +208,8 @@ uint64_t kin_weights_most_useful_budget(const kin_weights *w) {
 // Only single rows of the embedding are read. If memory is short, nothing around them should be read, nor around other weights
 // that are not streamed.
 static void hint_small_reads(const kin_weights *w, bool read_around) {
-    const kin_gguf_tensor *embedding = w->model->token_embd,
-                          *others[] = {w->model->output_norm, kin_model_rope_factors(w->model, w->o.n_ctx)};
+    const kin_gguf_tensor *embedding = w->model->token_embd, *others[] = {w->model->output_norm, w->model->output_norm_bias,
+                                                                          kin_model_rope_factors(w->model, w->o.n_ctx)};
     if (!w->must_stream || !kin_gguf_on_disk(w->model->gguf)) return;
     if (w->o.output && embedding != w->model->output) kin_pages_read_around(embedding->data, embedding->n_bytes, read_around);
     const kin_gguf_tensor *inputs = w->model->input_embd;
@@ -390,6 +390,10 @@ struct ggml_tensor *kin_weights_rope_factors(const kin_weights *w, const kin_dev
 
 struct ggml_tensor *kin_weights_output_norm(const kin_weights *w) {
     return w->output_norm;
+}
+
+struct ggml_tensor *kin_weights_output_norm_bias(const kin_weights *w) {
+    return w->output_norm_bias;
 }
 
 int kin_weights_n_tiles(const kin_weights *w) {

@@ -79,9 +79,10 @@ struct ggml_tensor *const *kin_weights_layer(const kin_weights *weights, int il)
 // f32 [n_rot / 2], for layers on that device; NULL if the model has none.
 struct ggml_tensor *kin_weights_rope_factors(const kin_weights *weights, const kin_device *device);
 
-// The output layer: the norm f32 [n_embd], and the matrix in tiles of consecutive rows [n_embd, n_rows], so that it need not be
-// in memory as a whole.
+// The output layer: the norm f32 [n_embd] and its bias (NULL if there is none), and the matrix in tiles of consecutive rows
+// [n_embd, n_rows], so that it need not be in memory as a whole.
 struct ggml_tensor *kin_weights_output_norm(const kin_weights *weights);
+struct ggml_tensor *kin_weights_output_norm_bias(const kin_weights *weights);
 int kin_weights_n_tiles(const kin_weights *weights);
 int64_t kin_weights_tile_rows(const kin_model *model); // of every full tile; the last ones have the rest
 int kin_weights_count_tiles(const kin_model *model);

@@ -192,8 +192,11 @@ void kin_weights_collect_blocks(kin_weights *w) {
     const kin_device *output_device = o->output_on_gpu ? gpu : cpu;
     for (int i = 0; i < w->n_tiles; i++)
         kin_weights_add_tile_block(new_block(w, output_device, i_compute_block++), m, i, &w->tiles[i], cpu);
-    if (o->output)
-        add_tensor(new_block(w, output_device, KIN_WEIGHTS_NO_COMPUTE_BLOCK), m->output_norm, &full, &w->output_norm, cpu, false);
+    if (o->output) {
+        kin_weights_block *norm = new_block(w, output_device, KIN_WEIGHTS_NO_COMPUTE_BLOCK);
+        add_tensor(norm, m->output_norm, &full, &w->output_norm, cpu, false);
+        add_tensor(norm, m->output_norm_bias, &full, &w->output_norm_bias, cpu, false);
+    }
     const kin_gguf_tensor *factors = kin_model_rope_factors(m, o->n_ctx);
     add_tensor(new_block(w, cpu, KIN_WEIGHTS_NO_COMPUTE_BLOCK), factors, &full, &w->rope_factors[0], cpu, false);
     if (kin_windows_n_gpu_layers(&o->windows))

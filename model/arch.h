@@ -18,6 +18,7 @@ struct kin_arch {
     bool is_like_llama; // its layers have nothing beyond llama's: a browser's GPU can compute only such families
 
     const char *output_norm; // the tensor's name without ".weight"; NULL: "output_norm"
+    bool biases_output_norm; // "output_norm.bias" is added to it
     const char *const *keys; // keys that its reader handles although other families' files with them are refused; ends with NULL.
                              // NULL: none (model/keys.h)
 
@@ -73,4 +74,5 @@ extern const kin_arch kin_arch_olmo2;
 extern const kin_arch kin_arch_phi3;
 extern const kin_arch kin_arch_qwen2moe;
 extern const kin_arch kin_arch_smollm3;
+extern const kin_arch kin_arch_stablelm;
 extern const kin_arch kin_arch_step35;

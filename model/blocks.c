@@ -8,14 +8,16 @@ struct ggml_tensor *kin_block_output(kin_graph *g, struct ggml_tensor *matrix, s
     return g->kernels ? kin_op_linear(g, x, &matrix, NULL, 1, NULL) : ggml_mul_mat(g->ctx, matrix, x);
 }
 
-static struct ggml_tensor *norm_with(kin_graph *g, float eps, struct ggml_tensor *x, struct ggml_tensor *weight) {
-    if (g->kernels) return kin_op_norm(g, eps, x, weight);
+static struct ggml_tensor *norm_with(kin_graph *g, float eps, struct ggml_tensor *x, struct ggml_tensor *weight,
+                                     struct ggml_tensor *bias) {
+    if (g->kernels) return kin_op_norm(g, eps, x, weight, bias);
     struct ggml_tensor *y = g->hp->centers_norms ? ggml_norm(g->ctx, x, eps) : ggml_rms_norm(g->ctx, x, eps);
-    return ggml_mul(g->ctx, y, weight);
+    y = ggml_mul(g->ctx, y, weight);
+    return bias ? ggml_add(g->ctx, y, bias) : y;
 }
 
-struct ggml_tensor *kin_block_norm(kin_graph *g, struct ggml_tensor *x, struct ggml_tensor *weight) {
-    return norm_with(g, g->hp->rms_eps, x, weight);
+struct ggml_tensor *kin_block_norm(kin_graph *g, struct ggml_tensor *x, struct ggml_tensor *weight, struct ggml_tensor *bias) {
+    return norm_with(g, g->hp->rms_eps, x, weight, bias);
 }
 
 // Products with unquantized weights are summed in f32: such weights are meant to be exact, but some GPUs would sum in half
@@ -39,7 +41,7 @@ static struct ggml_tensor *linear_onto(kin_graph *g, struct ggml_tensor *weight,
 static struct ggml_tensor *add_onto(kin_graph *g, struct ggml_tensor *y, struct ggml_tensor *norm, struct ggml_tensor *residual) {
     const float scale = g->hp->residual_scale;
     kin_assert(!g->sums); // ensured by kin_share_pieces_of
-    if (norm) y = norm_with(g, g->hp->out_norm_eps != 0 ? g->hp->out_norm_eps : g->hp->rms_eps, y, norm);
+    if (norm) y = norm_with(g, g->hp->out_norm_eps != 0 ? g->hp->out_norm_eps : g->hp->rms_eps, y, norm, NULL);
     if (g->kernels) return kin_op_add(g, y, scale, residual);
     return ggml_add(g->ctx, scale == 1 ? y : ggml_scale(g->ctx, y, scale), residual);
 }
@@ -70,9 +72,9 @@ static struct ggml_tensor *heads(kin_graph *g, int il, struct ggml_tensor *y, in
                                  struct ggml_tensor *norm, const kin_graph_rows *rows) {
     const kin_hparams *hp = g->hp;
     const kin_layer layer = kin_layer_of(hp, il);
-    if (norm_all) y = kin_block_norm(g, y, norm_all);
+    if (norm_all) y = kin_block_norm(g, y, norm_all, NULL);
     y = ggml_reshape_3d(g->ctx, y, layer.head_dim, n_head, rows->n); // [head_dim, n_head, n]
-    if (norm) y = kin_block_norm(g, y, norm);
+    if (norm) y = kin_block_norm(g, y, norm, NULL);
     if (layer.rope == KIN_ROPE_NONE) return y;
     const kin_rope *r = &hp->ropes[layer.rope];
     const int type = hp->rope_neox ? GGML_ROPE_TYPE_NEOX : GGML_ROPE_TYPE_NORMAL;
@@ -206,7 +208,8 @@ static void store_by_ggml(kin_graph *g, int il, struct ggml_tensor *all, struct 
     if (all || w[KIN_W_ATTN_V]) v = part_of(g, all, n_q + n_k, n_v, w[KIN_W_ATTN_V], w[KIN_W_ATTN_V_BIAS], x);
     if (how.norms_values) v = norm_values(g, &how, v);
     if (g->hp->value_scale != 0) v = ggml_scale(g->ctx, v, g->hp->value_scale);
-    k = heads(g, il, k, how.n_head_kv, w[KIN_W_ATTN_K_NORM_ALL], w[KIN_W_ATTN_K_NORM], rows);
+    struct ggml_tensor *norm = w[KIN_W_ATTN_K_NORM_EACH] ? w[KIN_W_ATTN_K_NORM_EACH] : w[KIN_W_ATTN_K_NORM];
+    k = heads(g, il, k, how.n_head_kv, w[KIN_W_ATTN_K_NORM_ALL], norm, rows);
     store(g, layer->k, ggml_reshape_2d(g->ctx, k, n_k, rows->n));
     store(g, layer->v, v);
 }
@@ -224,7 +227,8 @@ static struct ggml_tensor *attend_by_ggml(kin_graph *g, int il, struct ggml_tens
     }
     struct ggml_tensor *q =
         part_of(g, all, 0, kin_layer_n_embd_q(&how), w[KIN_W_ATTN_Q], w[KIN_W_ATTN_Q_BIAS], x); // [n_embd_q, n]
-    q = heads(g, il, q, how.n_head, w[KIN_W_ATTN_Q_NORM_ALL], w[KIN_W_ATTN_Q_NORM], rows);
+    struct ggml_tensor *norm = w[KIN_W_ATTN_Q_NORM_EACH] ? w[KIN_W_ATTN_Q_NORM_EACH] : w[KIN_W_ATTN_Q_NORM];
+    q = heads(g, il, q, how.n_head, w[KIN_W_ATTN_Q_NORM_ALL], norm, rows);
     return attend(g, il, q, rows); // [n_embd_out, n]
 }
 
@@ -291,7 +295,7 @@ static struct ggml_tensor *attend_latent(kin_graph *g, int il, struct ggml_tenso
     if (drops_rows(g, il)) x = wanted_rows(g, x); // [n_embd, n_out]
     if (w[KIN_W_LATENT_Q_A]) {
         q = linear(g, w[KIN_W_LATENT_Q_A], NULL, x); // [n_query, n]
-        q = kin_block_norm(g, q, w[KIN_W_LATENT_Q_A_NORM]);
+        q = kin_block_norm(g, q, w[KIN_W_LATENT_Q_A_NORM], NULL);
         q = linear(g, w[KIN_W_LATENT_Q_B], NULL, q); // [n_head * (k_dim + n_rot), n]
     } else {
         q = linear(g, w[KIN_W_LATENT_Q], NULL, x); // [n_head * (k_dim + n_rot), n]
@@ -320,15 +324,15 @@ static void fill_columns(kin_graph *g, struct ggml_tensor *both, int64_t column,
 static struct ggml_tensor *join_draft(kin_graph *g, struct ggml_tensor *const *w, struct ggml_tensor *x) {
     struct ggml_tensor *both = ggml_new_tensor_2d(g->ctx, GGML_TYPE_F32, 2 * x->ne[0], x->ne[1]);
     ggml_set_input(both); // is allocated from the start
-    fill_columns(g, both, 0, kin_block_norm(g, g->inputs, w[KIN_W_NEXTN_TOKEN_NORM]));
-    fill_columns(g, both, x->ne[0], kin_block_norm(g, x, w[KIN_W_NEXTN_STATE_NORM]));
+    fill_columns(g, both, 0, kin_block_norm(g, g->inputs, w[KIN_W_NEXTN_TOKEN_NORM], NULL));
+    fill_columns(g, both, x->ne[0], kin_block_norm(g, x, w[KIN_W_NEXTN_STATE_NORM], NULL));
     return linear(g, w[KIN_W_NEXTN_PROJ], NULL, both);
 }
 
 struct ggml_tensor *kin_block_attention(kin_graph *g, int il, struct ggml_tensor *x) {
     struct ggml_tensor *const *w = g->layers[il].w;
     if (w[KIN_W_NEXTN_PROJ]) x = join_draft(g, w, x);
-    struct ggml_tensor *cur = w[KIN_W_ATTN_NORM] ? kin_block_norm(g, x, w[KIN_W_ATTN_NORM]) : x; // [n_embd, n_tokens]
+    struct ggml_tensor *cur = w[KIN_W_ATTN_NORM] ? kin_block_norm(g, x, w[KIN_W_ATTN_NORM], w[KIN_W_ATTN_NORM_BIAS]) : x;
     struct ggml_tensor *normed = cur;
     const kin_layer how = kin_layer_of(g->hp, il);
     if (how.is_latent) {
@@ -358,9 +362,10 @@ struct ggml_tensor *kin_block_attention(kin_graph *g, int il, struct ggml_tensor
 // ---- dense feed-forward blocks
 
 static struct ggml_tensor *norm_ffn(kin_graph *g, int il, struct ggml_tensor *x) {
-    struct ggml_tensor *const *w = g->layers[il].w, *norm = w[KIN_W_FFN_NORM];
+    struct ggml_tensor *const *w = g->layers[il].w, *norm = w[KIN_W_FFN_NORM], *bias = w[KIN_W_FFN_NORM_BIAS];
     if (!norm) norm = w[KIN_W_FFN_NORM_2] ? w[KIN_W_FFN_NORM_2] : w[KIN_W_FFN_NORM_ATTN];
-    return norm ? kin_block_norm(g, x, norm) : x; // [n_embd, n]
+    if (!bias) bias = w[KIN_W_FFN_NORM_ATTN_BIAS];
+    return norm ? kin_block_norm(g, x, norm, bias) : x; // [n_embd, n]
 }
 
 // limit: of the gate, 0: none
@@ -435,8 +440,8 @@ typedef struct moe_input {
 
 static moe_input norm_moe(kin_graph *g, int il, struct ggml_tensor *x) {
     struct ggml_tensor *const *w = g->layers[il].w;
-    moe_input in = {.experts = w[KIN_W_FFN_EXPS_NORM] ? kin_block_norm(g, x, w[KIN_W_FFN_EXPS_NORM]) : norm_ffn(g, il, x)};
-    in.router = w[KIN_W_FFN_ROUTER_NORM] ? kin_block_norm(g, x, w[KIN_W_FFN_ROUTER_NORM]) : in.experts;
+    moe_input in = {.experts = w[KIN_W_FFN_EXPS_NORM] ? kin_block_norm(g, x, w[KIN_W_FFN_EXPS_NORM], NULL) : norm_ffn(g, il, x)};
+    in.router = w[KIN_W_FFN_ROUTER_NORM] ? kin_block_norm(g, x, w[KIN_W_FFN_ROUTER_NORM], NULL) : in.experts;
     return in;
 }
 
@@ -535,8 +540,8 @@ static struct ggml_tensor *add_shared(kin_graph *g, int il, struct ggml_tensor *
 static struct ggml_tensor *add_dense(kin_graph *g, int il, struct ggml_tensor *experts, struct ggml_tensor *x) {
     struct ggml_tensor *const *w = g->layers[il].w;
     struct ggml_tensor *dense = linear(g, w[KIN_W_FFN_DOWN], NULL, kin_block_ffn_in(g, il, x));
-    dense = kin_block_norm(g, dense, w[KIN_W_FFN_DENSE_OUT_NORM]);
-    experts = kin_block_norm(g, experts, w[KIN_W_FFN_EXPS_OUT_NORM]);
+    dense = kin_block_norm(g, dense, w[KIN_W_FFN_DENSE_OUT_NORM], NULL);
+    experts = kin_block_norm(g, experts, w[KIN_W_FFN_EXPS_OUT_NORM], NULL);
     return g->kernels ? kin_op_add(g, experts, 1, dense) : ggml_add(g->ctx, experts, dense);
 }
 

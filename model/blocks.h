@@ -4,8 +4,9 @@
 
 #include "model/graph.h"
 
-// Root-mean-square norm over the first dimension, of x minus its mean if the model says so, times `weight`.
-struct ggml_tensor *kin_block_norm(kin_graph *g, struct ggml_tensor *x, struct ggml_tensor *weight);
+// Root-mean-square norm over the first dimension, of x minus its mean if the model says so, times `weight`, plus `bias`. bias may
+// be NULL.
+struct ggml_tensor *kin_block_norm(kin_graph *g, struct ggml_tensor *x, struct ggml_tensor *weight, struct ggml_tensor *bias);
 
 // The output layer, or a tile of its rows: x: [n_embd, n] -> [n_rows, n]
 struct ggml_tensor *kin_block_output(kin_graph *g, struct ggml_tensor *matrix, struct ggml_tensor *x);

@@ -90,7 +90,7 @@ typedef struct kin_hparams {
     float router_scale;  // multiplies the router's logits
     float rms_eps;
     float out_norm_eps; // of norms of blocks' outputs; 0: rms_eps
-    bool centers_norms; // norms of hidden states subtract the mean first (LayerNorm without a bias)
+    bool centers_norms; // norms of hidden states and of heads subtract the mean first (LayerNorm)
     int n_dense;        // layers before the first one with experts
     int window;         // of windowed layers; 0: none
     float attn_scale;   // multiplies q k; 0: 1 / sqrt(head_dim)

@@ -47,7 +47,10 @@ static void turn_heads(const struct kin_op *op, float *head, int n, const float 
     const int head_dim = op->layer.head_dim;
     if (norm && op->norms_all) op->kernels->rms_norm(n * head_dim, head, norm, hp->rms_eps, head);
     for (int i = 0; i < n; i++, head += head_dim) {
-        if (norm && !op->norms_all) op->kernels->rms_norm(head_dim, head, norm, hp->rms_eps, head);
+        if (norm && !op->norms_all) {
+            if (hp->centers_norms) op->kernels->center(head_dim, head, head);
+            op->kernels->rms_norm(head_dim, head, norm + (op->norms_each ? i * head_dim : 0), hp->rms_eps, head);
+        }
         if (cos_sin) op->kernels->rope(hp->rope_neox, hp->ropes[op->i_rope].n_rot, cos_sin, head);
     }
 }
@@ -159,9 +162,10 @@ static const kin_op_run heads_of_rows = {.count = count_row_chunks, .compute = m
 struct ggml_tensor *kin_op_heads(kin_graph *g, int il, struct ggml_tensor *y, int n_q, int n_kv, kin_graph_rows *rows) {
     const kin_graph_layer *layer = &g->layers[il];
     const kin_layer how = kin_layer_of(g->hp, il);
-    bool norms_all = layer->w[KIN_W_ATTN_Q_NORM_ALL] != NULL;
-    struct ggml_tensor *q_norm = n_q ? layer->w[norms_all ? KIN_W_ATTN_Q_NORM_ALL : KIN_W_ATTN_Q_NORM] : NULL;
-    struct ggml_tensor *k_norm = n_kv ? layer->w[norms_all ? KIN_W_ATTN_K_NORM_ALL : KIN_W_ATTN_K_NORM] : NULL;
+    const bool norms_all = layer->w[KIN_W_ATTN_Q_NORM_ALL] != NULL, norms_each = layer->w[KIN_W_ATTN_Q_NORM_EACH] != NULL;
+    const kin_weight of_queries = norms_all ? KIN_W_ATTN_Q_NORM_ALL : norms_each ? KIN_W_ATTN_Q_NORM_EACH : KIN_W_ATTN_Q_NORM;
+    const kin_weight of_keys = norms_all ? KIN_W_ATTN_K_NORM_ALL : norms_each ? KIN_W_ATTN_K_NORM_EACH : KIN_W_ATTN_K_NORM;
+    struct ggml_tensor *q_norm = n_q ? layer->w[of_queries] : NULL, *k_norm = n_kv ? layer->w[of_keys] : NULL;
     struct ggml_tensor *args[5] = {how.rope == KIN_ROPE_NONE ? layer->k : kin_op_cos_sin(g, rows, how.rope), layer->k, layer->v};
     int n_args = 3;
     if (q_norm) args[n_args++] = q_norm;
@@ -173,8 +177,9 @@ struct ggml_tensor *kin_op_heads(kin_graph *g, int il, struct ggml_tensor *y, in
     op->has_q_norm = q_norm != NULL;
     op->has_k_norm = k_norm != NULL;
     op->norms_all = norms_all;
+    op->norms_each = norms_each;
     op->v_is_k = n_kv > 0 && how.norms_values && !layer->w[KIN_W_ATTN_V] && !layer->w[KIN_W_ATTN_QKV];
-    kin_assert(!op->v_is_k || (k_norm && !norms_all && how.head_dim == how.v_dim));
+    kin_assert(!op->v_is_k || (k_norm && !norms_all && !norms_each && how.head_dim == how.v_dim));
     op->layer = how;
     op->i_rope = how.rope == KIN_ROPE_NONE ? 0 : how.rope;
     return kin_op_inplace(g, y, args, n_args, &heads_of_rows, op);

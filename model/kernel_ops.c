@@ -220,7 +220,7 @@ bool kin_ops_is_packed(const struct ggml_tensor *w) {
 
 // ---- norms
 
-// A chunk is a row.
+// Sources: x, the weight, the bias if there is one. A chunk is a row.
 static int count_rows(const struct ggml_tensor *y, const struct kin_op *op, int n_threads) {
     (void)op, (void)n_threads;
     return (int)y->ne[1];
@@ -234,15 +234,18 @@ static void norm_row(struct ggml_tensor *y, const struct kin_op *op, int n_threa
     float *out = (float *)y->data + c->i * n;
     if (op->hp->centers_norms) op->kernels->center(n, in, out);
     op->kernels->rms_norm(n, op->hp->centers_norms ? out : in, weight->data, op->eps, out);
+    const float *bias = y->src[2] ? y->src[2]->data : NULL;
+    for (int64_t i = 0; bias && i < n; i++) out[i] += bias[i];
 }
 
 static const kin_op_run norm = {.count = count_rows, .compute = norm_row};
 
-struct ggml_tensor *kin_op_norm(kin_graph *g, float eps, struct ggml_tensor *x, struct ggml_tensor *weight) {
+struct ggml_tensor *kin_op_norm(kin_graph *g, float eps, struct ggml_tensor *x, struct ggml_tensor *weight,
+                                struct ggml_tensor *bias) {
     struct kin_op *op = kin_op_new(g, KIN_OP_NORM);
     op->eps = eps;
-    struct ggml_tensor *args[] = {x, weight};
-    return kin_op_node(g, GGML_TYPE_F32, x->ne[0], x->ne[1], args, 2, &norm, op);
+    struct ggml_tensor *args[] = {x, weight, bias};
+    return kin_op_node(g, GGML_TYPE_F32, x->ne[0], x->ne[1], args, bias ? 3 : 2, &norm, op);
 }
 
 // ---- rounded activations

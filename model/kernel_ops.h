@@ -28,8 +28,9 @@ enum ggml_status kin_ops_run(const kin_graph *g, kin_team *team, struct ggml_ten
 void kin_ops_mark_packed(struct ggml_tensor *weight);
 bool kin_ops_is_packed(const struct ggml_tensor *weight);
 
-// x // [n, n_rows] -> the same shape
-struct ggml_tensor *kin_op_norm(kin_graph *g, float eps, struct ggml_tensor *x, struct ggml_tensor *weight);
+// x // [n, n_rows] -> the same shape. bias NULL: none
+struct ggml_tensor *kin_op_norm(kin_graph *g, float eps, struct ggml_tensor *x, struct ggml_tensor *weight,
+                                struct ggml_tensor *bias);
 
 // Rounds x // f32 [n_in, n] to a kind: tiles of rows, one after the other, each as kin_kernels.quantize makes it; of several
 // matrices [n_in, n, any] one after the other. Returns x

@@ -67,8 +67,9 @@ struct kin_op {
     int n_q, n_kv; // heads
     kin_graph_sums *sums;
     bool has_q_norm, has_k_norm, has_factors, has_partial;
-    bool v_is_k;    // values are made of the keys' products
-    bool norms_all; // queries and keys are normalised over all heads at once
+    bool v_is_k;     // values are made of the keys' products
+    bool norms_all;  // queries and keys are normalised over all heads at once
+    bool norms_each; // each head's norm has weights of its own
     bool has_sinks;
     bool is_stacked; // one weight, or one of each expert, has the rows of gate, then those of up
     bool has_expert_scale;

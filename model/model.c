@@ -70,6 +70,9 @@ static int find_ends(kin_model *m, size_t *n_used, kin_err *err) {
     if (kin_model_find_tensor(m, "token_embd.weight", matrix, false, true, &m->token_embd, n_used, err) != 0) return KIN_FAIL;
     snprintf(norm_name, sizeof norm_name, "%s.weight", hp->arch->output_norm ? hp->arch->output_norm : "output_norm");
     if (kin_model_find_tensor(m, norm_name, norm, true, true, &m->output_norm, n_used, err) != 0) return KIN_FAIL;
+    if (hp->arch->biases_output_norm &&
+        kin_model_find_tensor(m, "output_norm.bias", norm, true, true, &m->output_norm_bias, n_used, err) != 0)
+        return KIN_FAIL;
     if (kin_model_find_tensor(m, "output.weight", matrix, false, false, &m->output, n_used, err) != 0) return KIN_FAIL;
     if (kin_model_find_tensor(m, of_rope, factors, true, hp->has_long_factors, &m->rope_factors, n_used, err) != 0)
         return KIN_FAIL;
@@ -128,9 +131,9 @@ static int refuse_unknown(const kin_model *m, size_t n_used, kin_err *err) {
     if (n == n_used) return 0;
     for (size_t i = 0; i < n; i++) {
         const kin_gguf_tensor *t = kin_gguf_tensor_at(m->gguf, i);
-        bool used = t == m->token_embd || t == m->output_norm || t == m->output || t == m->rope_factors ||
-                    t == m->rope_factors_long || t == m->input_embd || t == m->input_proj || t == m->input_norm ||
-                    is_draft_tensor(m, t);
+        bool used = t == m->token_embd || t == m->output_norm || t == m->output_norm_bias || t == m->output ||
+                    t == m->rope_factors || t == m->rope_factors_long || t == m->input_embd || t == m->input_proj ||
+                    t == m->input_norm || is_draft_tensor(m, t);
         for (int il = 0; il < m->hp.n_layer && !used; il++) {
             for (int w = 0; w < KIN_W_COUNT; w++) used = used || m->layers[il].w[w] == t;
         }

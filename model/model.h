@@ -19,6 +19,7 @@ typedef struct kin_model {
 
     const kin_gguf_tensor *token_embd;        // [n_embd, n_vocab]
     const kin_gguf_tensor *output_norm;       // f32 [n_embd]
+    const kin_gguf_tensor *output_norm_bias;  // f32 [n_embd]; NULL if the family has none
     const kin_gguf_tensor *output;            // [n_embd, n_vocab]; token_embd itself if the two are tied
     const kin_gguf_tensor *rope_factors;      // f32 [n_rot / 2], NULL if the model has none
     const kin_gguf_tensor *rope_factors_long; // the same for contexts longer than the original training context

@@ -35,8 +35,8 @@ static const cut cuts[] = {
 enum { N_CUTS = sizeof cuts / sizeof cuts[0] };
 
 // Weights that every device of a group holds completely, and that are applied without waiting for a sum.
-static const kin_weight full[] = {KIN_W_ATTN_NORM,     KIN_W_ATTN_Q_NORM, KIN_W_ATTN_K_NORM,
-                                  KIN_W_ATTN_OUT_BIAS, KIN_W_FFN_NORM,    KIN_W_FFN_ROUTER};
+static const kin_weight full[] = {KIN_W_ATTN_NORM,   KIN_W_ATTN_NORM_BIAS, KIN_W_FFN_NORM_BIAS, KIN_W_ATTN_Q_NORM,
+                                  KIN_W_ATTN_K_NORM, KIN_W_ATTN_OUT_BIAS,  KIN_W_FFN_NORM,      KIN_W_FFN_ROUTER};
 enum { N_FULL = sizeof full / sizeof full[0] };
 
 static bool can_share_weight(kin_weight weight) {

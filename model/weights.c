@@ -16,6 +16,7 @@ typedef enum dim {
     DIM_EXPERT,
     DIM_QKV,    // query, key and value heads
     DIM_N_HEAD, // query heads
+    DIM_N_HEAD_KV,
     DIM_HEAD_GATES,
     DIM_FF_TWICE,
     DIM_INPUT,
@@ -49,6 +50,7 @@ typedef struct weight_spec {
 
 static const weight_spec weight_specs[KIN_W_COUNT] = {
     [KIN_W_ATTN_NORM] = {"attn_norm.weight", KIN_WEIGHT_BLOCK_ATTN, {DIM_EMBD}},
+    [KIN_W_ATTN_NORM_BIAS] = {"attn_norm.bias", KIN_WEIGHT_BLOCK_ATTN, {DIM_EMBD}},
     [KIN_W_ATTN_Q] = {"attn_q.weight", KIN_WEIGHT_BLOCK_ATTN, {DIM_EMBD, DIM_Q}},
     [KIN_W_ATTN_K] = {"attn_k.weight", KIN_WEIGHT_BLOCK_ATTN, {DIM_EMBD, DIM_K}},
     [KIN_W_ATTN_V] = {"attn_v.weight", KIN_WEIGHT_BLOCK_ATTN, {DIM_EMBD, DIM_V}},
@@ -63,6 +65,8 @@ static const weight_spec weight_specs[KIN_W_COUNT] = {
     [KIN_W_ATTN_QKV_BIAS] = {"attn_qkv.bias", KIN_WEIGHT_BLOCK_ATTN, {DIM_QKV}},
     [KIN_W_ATTN_Q_NORM_ALL] = {"attn_q_norm.weight", KIN_WEIGHT_BLOCK_ATTN, {DIM_Q}},
     [KIN_W_ATTN_K_NORM_ALL] = {"attn_k_norm.weight", KIN_WEIGHT_BLOCK_ATTN, {DIM_K}},
+    [KIN_W_ATTN_Q_NORM_EACH] = {"attn_q_norm.weight", KIN_WEIGHT_BLOCK_ATTN, {DIM_HEAD, DIM_N_HEAD}},
+    [KIN_W_ATTN_K_NORM_EACH] = {"attn_k_norm.weight", KIN_WEIGHT_BLOCK_ATTN, {DIM_HEAD, DIM_N_HEAD_KV}},
     [KIN_W_ATTN_SINKS] = {"attn_sinks.weight", KIN_WEIGHT_BLOCK_ATTN, {DIM_N_HEAD}},
     [KIN_W_ATTN_GATE] = {"attn_gate.weight", KIN_WEIGHT_BLOCK_ATTN, {DIM_EMBD, DIM_HEAD_GATES}},
     [KIN_W_ATTN_Q_GATE] = {"attn_q.weight", KIN_WEIGHT_BLOCK_ATTN, {DIM_EMBD, DIM_Q_TWICE}},
@@ -92,8 +96,10 @@ static const weight_spec weight_specs[KIN_W_COUNT] = {
     [KIN_W_LATENT_OUT] = {"attn_output.weight", KIN_WEIGHT_BLOCK_ATTN, {DIM_LATENT_HEADS_V, DIM_EMBD}},
     [KIN_W_ATTN_OUT_NORM] = {"post_attention_norm.weight", KIN_WEIGHT_BLOCK_ATTN, {DIM_EMBD}},
     [KIN_W_FFN_NORM] = {"ffn_norm.weight", KIN_WEIGHT_BLOCK_FFN_GATE, {DIM_EMBD}},
+    [KIN_W_FFN_NORM_BIAS] = {"ffn_norm.bias", KIN_WEIGHT_BLOCK_FFN_GATE, {DIM_EMBD}},
     [KIN_W_FFN_NORM_2] = {"post_attention_norm.weight", KIN_WEIGHT_BLOCK_FFN_GATE, {DIM_EMBD}},
     [KIN_W_FFN_NORM_ATTN] = {"attn_norm.weight", KIN_WEIGHT_BLOCK_FFN_GATE, {DIM_EMBD}},
+    [KIN_W_FFN_NORM_ATTN_BIAS] = {"attn_norm.bias", KIN_WEIGHT_BLOCK_FFN_GATE, {DIM_EMBD}},
     [KIN_W_FFN_GATE] = {"ffn_gate.weight", KIN_WEIGHT_BLOCK_FFN_GATE, {DIM_EMBD, DIM_FF}},
     [KIN_W_FFN_UP] = {"ffn_up.weight", KIN_WEIGHT_BLOCK_FFN_UP, {DIM_EMBD, DIM_FF}},
     [KIN_W_FFN_GATE_UP] = {"ffn_up.weight", KIN_WEIGHT_BLOCK_FFN_UP, {DIM_EMBD, DIM_FF_TWICE}},
@@ -164,6 +170,7 @@ kin_weight_block kin_weight_block_of(kin_weight weight) {
 int kin_weight_is_vector(kin_weight weight) {
     const char *name = weight_specs[weight].name;
     if (weight == KIN_W_DELTA_CONV || weight == KIN_W_CONV_TAPS) return true;
+    if (weight == KIN_W_ATTN_Q_NORM_EACH || weight == KIN_W_ATTN_K_NORM_EACH) return true;
     return weight_specs[weight].dims[1] == DIM_ONE || strcmp(name + strlen(name) - strlen(".bias"), ".bias") == 0;
 }
 
@@ -186,6 +193,7 @@ static int64_t dim_size(dim d, const kin_hparams *hp, const kin_layer *layer) {
     case DIM_EXPERT: return hp->n_expert;
     case DIM_QKV: return kin_layer_n_embd_q(layer) + kin_layer_n_embd_k(layer) + (int64_t)kin_layer_n_embd_v(layer);
     case DIM_N_HEAD: return layer->n_head;
+    case DIM_N_HEAD_KV: return layer->n_head_kv;
     case DIM_HEAD_GATES: return (int64_t)layer->n_head * layer->n_head_gate;
     case DIM_FF_TWICE: return 2 * (int64_t)layer->n_ff;
     case DIM_INPUT: return hp->n_input;

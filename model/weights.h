@@ -11,6 +11,7 @@
 
 typedef enum kin_weight {
     KIN_W_ATTN_NORM,
+    KIN_W_ATTN_NORM_BIAS,
     KIN_W_ATTN_Q,
     KIN_W_ATTN_K,
     KIN_W_ATTN_V,
@@ -25,6 +26,8 @@ typedef enum kin_weight {
     KIN_W_ATTN_QKV_BIAS,
     KIN_W_ATTN_Q_NORM_ALL, // instead of Q_NORM and K_NORM: of all heads at once
     KIN_W_ATTN_K_NORM_ALL,
+    KIN_W_ATTN_Q_NORM_EACH, // instead of these: of each head with weights of its own
+    KIN_W_ATTN_K_NORM_EACH,
     KIN_W_ATTN_SINKS,
     KIN_W_ATTN_GATE,   // its products gate the heads' results
     KIN_W_ATTN_Q_GATE, // instead of Q: each head's query, then the gate of its result
@@ -54,8 +57,10 @@ typedef enum kin_weight {
     KIN_W_LATENT_OUT,
     KIN_W_ATTN_OUT_NORM, // of the block's output, before it is added to the input
     KIN_W_FFN_NORM,
+    KIN_W_FFN_NORM_BIAS,
     KIN_W_FFN_NORM_2,    // the same under another name
     KIN_W_FFN_NORM_ATTN, // the same again: attention's norm, where both blocks read the layer's input
+    KIN_W_FFN_NORM_ATTN_BIAS,
     KIN_W_FFN_GATE,
     KIN_W_FFN_UP,
     KIN_W_FFN_GATE_UP, // instead of GATE and UP: their rows, one after the other

@@ -235,6 +235,7 @@ static kin_role role_of(int weight) {
 static float mean_of(int weight) {
     const char *name = kin_weight_name(weight);
     if (weight == KIN_W_DELTA_A) return -1;
+    if (strstr(name, ".bias")) return 0;
     return strstr(name, "norm") || strstr(name, "scale") ? 1 : 0;
 }
 
@@ -255,7 +256,9 @@ static void add_weight(const kin_family *f, kin_generator *g, int il, int weight
     int64_t ne[3];
     snprintf(name, sizeof name, "blk.%d.%s", il, kin_weight_name(weight));
     kin_weight_shape(weight, &f->hp, il, ne);
-    if (is_float_matrix(weight) && ne[1] > 1)
+    if (weight == KIN_W_ATTN_Q_NORM_EACH || weight == KIN_W_ATTN_K_NORM_EACH)
+        kin_gen_add_vectors(g, name, mean_of(weight), ne[0], ne[1]);
+    else if (is_float_matrix(weight) && ne[1] > 1)
         kin_gen_add_floats(g, name, ne[0], ne[1], 0);
     else if (kin_weight_is_vector(weight))
         kin_gen_add_vector(g, name, mean_of(weight), ne[0]);
@@ -279,6 +282,7 @@ static void add_tensors(const kin_family *f, kin_generator *g) {
     kin_gen_add_matrix(g, KIN_ROLE_EMBD, -1, "token_embd.weight", f->hp.n_embd, f->n_vocab, 0);
     if (!f->is_tied) kin_gen_add_matrix(g, KIN_ROLE_OUTPUT, -1, "output.weight", f->hp.n_embd, f->n_vocab, 0);
     kin_gen_add_vector(g, name, 1, f->hp.n_embd);
+    if (f->hp.arch->biases_output_norm) kin_gen_add_vector(g, "output_norm.bias", 0, f->hp.n_embd);
     add_rope_factors(f, g);
     for (int il = 0; il < f->hp.n_layer; il++) {
         const kin_weight_set set = weights_of(f, il);

@@ -231,10 +231,15 @@ void kin_gen_add_matrix(generator *g, kin_role r, int il, const char *name, int6
 }
 
 float *kin_gen_add_vector(generator *g, const char *name, float mean, int64_t n) {
+    return kin_gen_add_vectors(g, name, mean, n, 1);
+}
+
+float *kin_gen_add_vectors(generator *g, const char *name, float mean, int64_t n_each, int64_t n_rows) {
+    const int64_t n = n_each * n_rows, ne[] = {n_each, n_rows};
     vector *v = alloc(sizeof *v + (size_t)n * sizeof v->at[0]);
     v->next = g->vectors;
     g->vectors = v;
-    kin_gguf_writer_add(g->writer, name, GGML_TYPE_F32, 1, &n, v->at);
+    kin_gguf_writer_add(g->writer, name, GGML_TYPE_F32, n_rows > 1 ? 2 : 1, ne, v->at);
     kin_random_gaussian(seed_of(g, name), 0.1f, n, v->at);
     for (int64_t i = 0; i < n; i++) v->at[i] += mean;
     return v->at;

@@ -64,3 +64,4 @@ void kin_gen_add_known(kin_generator *g, const char *name, int64_t n_in, int64_t
 
 // Adds n numbers around `mean` with a standard deviation of 0.1, and returns them; they may be changed until the writer saves.
 float *kin_gen_add_vector(kin_generator *g, const char *name, float mean, int64_t n);
+float *kin_gen_add_vectors(kin_generator *g, const char *name, float mean, int64_t n, int64_t n_rows); // rows of n numbers

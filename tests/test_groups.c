@@ -37,10 +37,26 @@ typedef struct family {
 #define EXACT 1e-4 // 3.2e-5 measured: a key or value rounds differently to F16
 #define QUANTIZED 3e-2
 
-static const family biased = {"llama", "f32", EXACT}; // the attention's output has a bias
+static const family biased = {"llama", "f32", EXACT};     // the attention's output has a bias
+static const family of_keys = {"stablelm", "f32", EXACT}; // norms have biases
 
 // Heads of 64, four of them for each KV head: 256 columns of the attention's output, which is one block of the K types.
 static const family *made; // the family that the file holds
+
+// Writes the text of a model whose norms have biases, of N_LAYER layers, and returns the file's name.
+static const char *write_keys(void) {
+    static char name[80];
+    snprintf(name, sizeof name, "%s.txt", path);
+    FILE *f = fopen(name, "w");
+    assert_non_null(f);
+    fputs("architecture stablelm\ncontext_length 512\nembedding_length 128\nblock_count 2\nfeed_forward_length 256\n"
+          "attention.head_count 8\nattention.head_count_kv 4\nattention.layer_norm_epsilon 0.00001\nrope.dimension_count 8\n"
+          "present blk.0.ffn_norm.weight\npresent blk.1.ffn_norm.weight\n",
+          f);
+    assert_int_equal(fclose(f), 0);
+    return name;
+}
+#define write_keys(...) FROM_TEST(write_keys(__VA_ARGS__))
 
 static void make(const family *f) {
     if (f == made) return;
@@ -62,7 +78,9 @@ static void make(const family *f) {
         s.n_expert_used = 2;
         s.n_ff_exp = 512;
     }
+    if (f == &of_keys) s.keys = write_keys();
     if (kin_model_gen(&s, path, &err) != 0) fail_msg("%s", err.text);
+    if (s.keys) unlink(s.keys);
 }
 #define make(...) FROM_TEST(make(__VA_ARGS__))
 
@@ -211,6 +229,18 @@ static void a_bias_of_the_output_is_added_once_in_a_group(void **state) {
     run_once(&o, want);
     assert_true(distance(want, without, 0) > 0.01);
     for (int n = 2; n <= 3; n++) {
+        o = all_of(n, NULL);
+        expect_near(&o, 0, n, want, EXACT, 0);
+    }
+}
+
+static void norms_with_biases_are_computed_by_every_device(void **state) {
+    (void)state;
+    static float want[N_ROWS * N_VOCAB];
+    kin_thread_ring_options o = one();
+    make(&of_keys);
+    run_once(&o, want);
+    for (int n = 2; n <= 4; n++) {
         o = all_of(n, NULL);
         expect_near(&o, 0, n, want, EXACT, 0);
     }
@@ -461,6 +491,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(two_three_and_four_devices_are_near_to_one_machine_with_equal_bits_everywhere),
         cmocka_unit_test(a_bias_of_the_output_is_added_once_in_a_group),
+        cmocka_unit_test(norms_with_biases_are_computed_by_every_device),
         cmocka_unit_test(uneven_shares_and_a_q8_0_cache_and_ggmls_layout_are_near_too),
         cmocka_unit_test(groups_inside_of_rings_are_near_too),
         cmocka_unit_test(groups_of_three_and_four_inside_of_rings_are_near_too),
