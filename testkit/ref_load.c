@@ -39,10 +39,9 @@ static int find_family(loader *l, kin_ref_model *m) {
         const char *name;
         kin_ref_rope_kind rope;
     } families[] = {
-        {"llama", KIN_REF_ROPE_NORMAL},
-        {"qwen2", KIN_REF_ROPE_NEOX},
-        {"qwen3", KIN_REF_ROPE_NEOX},
-        {"qwen3moe", KIN_REF_ROPE_NEOX},
+        {"llama", KIN_REF_ROPE_NORMAL},  {"qwen2", KIN_REF_ROPE_NEOX},  {"qwen3", KIN_REF_ROPE_NEOX},
+        {"qwen3moe", KIN_REF_ROPE_NEOX}, {"exaone", KIN_REF_ROPE_NEOX}, {"exaone4", KIN_REF_ROPE_NEOX},
+        {"stablelm", KIN_REF_ROPE_NEOX},
     };
     kin_str name = {"", 0};
     if (kin_gguf_get_str(l->gguf, "general.architecture", &name, l->err) < 0) return KIN_FAIL;
@@ -69,7 +68,9 @@ static int load_numbers(const loader *l, kin_ref_model *m) {
     if (get_int(l, "expert_used_count", 0, &m->n_expert_used) < 0) return KIN_FAIL;
     if (get_int(l, "expert_feed_forward_length", m->n_ff, &n_ff_expert) < 0) return KIN_FAIL;
     if (m->n_expert > 0) m->n_ff = n_ff_expert;
-    return get_float(l, "attention.layer_norm_rms_epsilon", 0, &m->rms_eps);
+    m->centers_norms = strcmp(l->family, "stablelm") == 0;
+    if (strcmp(l->family, "exaone4") == 0 && get_int(l, "attention.sliding_window", 0, &m->window) < 0) return KIN_FAIL;
+    return get_float(l, m->centers_norms ? "attention.layer_norm_epsilon" : "attention.layer_norm_rms_epsilon", 0, &m->rms_eps);
 }
 
 static int load_rope(const loader *l, kin_ref_rope *rope, int head_dim) {
@@ -118,8 +119,14 @@ static kin_ref_tensor find_layer_tensor(loader *l, int il, const char *name) {
     return find_tensor(l, full);
 }
 
-static void load_layer(loader *l, kin_ref_layer *w, int il, bool moe) {
+static void load_layer(loader *l, const kin_ref_model *m, kin_ref_layer *w, int il) {
+    const bool moe = m->n_expert > 0;
+    w->is_windowed = m->window > 0 && il % 4 < 3;
+    w->has_no_rope = m->window > 0 && !w->is_windowed;
     w->attn_norm = find_layer_tensor(l, il, "attn_norm.weight");
+    w->attn_norm_bias = find_layer_tensor(l, il, "attn_norm.bias");
+    w->attn_out_norm = find_layer_tensor(l, il, "post_attention_norm.weight");
+    w->ffn_out_norm = find_layer_tensor(l, il, "post_ffw_norm.weight");
     w->wq = find_layer_tensor(l, il, "attn_q.weight");
     w->wk = find_layer_tensor(l, il, "attn_k.weight");
     w->wv = find_layer_tensor(l, il, "attn_v.weight");
@@ -130,6 +137,8 @@ static void load_layer(loader *l, kin_ref_layer *w, int il, bool moe) {
     w->q_norm = find_layer_tensor(l, il, "attn_q_norm.weight");
     w->k_norm = find_layer_tensor(l, il, "attn_k_norm.weight");
     w->ffn_norm = find_layer_tensor(l, il, "ffn_norm.weight");
+    w->ffn_norm_bias = find_layer_tensor(l, il, "ffn_norm.bias");
+    w->is_parallel = m->centers_norms && !w->ffn_norm.data;
     w->ffn_router = find_layer_tensor(l, il, "ffn_gate_inp.weight");
     w->ffn_gate = find_layer_tensor(l, il, moe ? "ffn_gate_exps.weight" : "ffn_gate.weight");
     w->ffn_up = find_layer_tensor(l, il, moe ? "ffn_up_exps.weight" : "ffn_up.weight");
@@ -142,10 +151,11 @@ static int load_tensors(loader *l, kin_ref_model *m) {
     if (!m->layers) return kin_err_set(l->err, "out of memory");
     m->token_embd = find_tensor(l, "token_embd.weight");
     m->output_norm = find_tensor(l, "output_norm.weight");
+    m->output_norm_bias = find_tensor(l, "output_norm.bias");
     m->output = find_tensor(l, "output.weight");
     m->rope_freqs = find_tensor(l, "rope_freqs.weight");
     m->n_vocab = m->token_embd.n_rows;
-    for (int il = 0; il < m->n_layer; il++) load_layer(l, &m->layers[il], il, m->n_expert > 0);
+    for (int il = 0; il < m->n_layer; il++) load_layer(l, m, &m->layers[il], il);
 
     const size_t n_tensors = kin_gguf_n_tensors(l->gguf);
     if (l->n_found == n_tensors) return 0;

@@ -2,6 +2,7 @@
 
 #include <math.h>
 #include <stdlib.h>
+#include <string.h>
 
 struct kin_ref_session {
     const kin_ref_model *model;
@@ -116,12 +117,29 @@ static float silu(float x) {
     return x / (1 + expf(-x));
 }
 
-// out = x / sqrt(mean(x^2) + eps) * weight. weight, x, out // (n_cols of weight); out may be x.
-static void rms_norm(kin_ref_session *s, const kin_ref_tensor *weight, const float *x, float *out) {
+// out = x / sqrt(mean(x^2) + eps) * row of weight, after the mean is subtracted from x if the model says so.
+// x, out // (n_cols of weight); out may be x.
+static void norm_by_row(kin_ref_session *s, const kin_ref_tensor *weight, int row, const float *x, float *out) {
     const int n = weight->n_cols;
-    const float scale = (float)(1 / sqrt(dot(x, x, n) / n + (double)s->model->rms_eps));
-    kin_ref_tensor_row(weight, 0, s->weights);
-    for (int i = 0; i < n; i++) out[i] = x[i] * scale * s->weights[i];
+    double mean = 0;
+    for (int i = 0; i < n && s->model->centers_norms; i++) mean += (double)x[i] / n;
+    for (int i = 0; i < n; i++) out[i] = (float)((double)x[i] - mean);
+    const float scale = (float)(1 / sqrt(dot(out, out, n) / n + (double)s->model->rms_eps));
+    kin_ref_tensor_row(weight, row, s->weights);
+    for (int i = 0; i < n; i++) out[i] = out[i] * scale * s->weights[i];
+}
+
+// The same with the only row, plus the bias; without weight: out = x. weight, bias, x, out // (n)
+static void norm(kin_ref_session *s, const kin_ref_tensor *weight, const kin_ref_tensor *bias, int n, const float *x,
+                 float *out) {
+    if (!weight->data) {
+        memcpy(out, x, (size_t)n * sizeof *out);
+        return;
+    }
+    norm_by_row(s, weight, 0, x, out);
+    if (!bias->data) return;
+    kin_ref_tensor_row(bias, 0, s->weights);
+    add(out, s->weights, n);
 }
 
 // out = w x + b, without b if it is absent. w // (n_rows, n_cols), b // (n_rows)
@@ -132,26 +150,34 @@ static void project(kin_ref_session *s, const kin_ref_tensor *w, const kin_ref_t
     add(out, s->weights, w->n_rows);
 }
 
-// Norm (if the model has one) and rope of each head, in place. heads // (n_head, head_dim)
-static void place_heads(kin_ref_session *s, const kin_ref_tensor *norm, float *heads, int n_head) {
+// Norm (if the model has one) and rope (unless the layer has none) of each head, in place. heads // (n_head, head_dim)
+static void place_heads(kin_ref_session *s, const kin_ref_tensor *weight, bool has_no_rope, float *heads, int n_head) {
     for (int h = 0; h < n_head; h++) {
         float *head = heads + h * s->model->head_dim;
-        if (norm->data) rms_norm(s, norm, head, head);
-        kin_ref_rope_apply(&s->model->rope, s->cos_sin, head);
+        if (weight->data) norm_by_row(s, weight, weight->n_rows > 1 ? h : 0, head, head);
+        if (!has_no_rope) kin_ref_rope_apply(&s->model->rope, s->cos_sin, head);
     }
 }
 
-// out = sum_t softmax_t(q . k_t / sqrt(head_dim)) v_t over positions t <= pos, for one query head.
+// out = sum_t softmax_t(q . k_t / sqrt(head_dim)) v_t over positions first <= t <= pos, for one query head.
 // q, out // (head_dim); k, v // (pos + 1, stride), of which the first head_dim of each row are this head's
-static void attend(kin_ref_session *s, const float *q, const float *k, const float *v, size_t stride, int pos, float *out) {
+static void attend(kin_ref_session *s, const float *q, const float *k, const float *v, size_t stride, int first, int pos,
+                   float *out) {
     const int n = s->model->head_dim;
-    for (int t = 0; t <= pos; t++) s->scores[t] = (float)(dot(q, k + (size_t)t * stride, n) / sqrt(n));
-    softmax(s->scores, pos + 1);
+    for (int t = first; t <= pos; t++) s->scores[t] = (float)(dot(q, k + (size_t)t * stride, n) / sqrt(n));
+    softmax(s->scores + first, pos + 1 - first);
     for (int i = 0; i < n; i++) {
         double sum = 0;
-        for (int t = 0; t <= pos; t++) sum += (double)s->scores[t] * (double)v[(size_t)t * stride + (size_t)i];
+        for (int t = first; t <= pos; t++) sum += (double)s->scores[t] * (double)v[(size_t)t * stride + (size_t)i];
         out[i] = (float)sum;
     }
+}
+
+// Adds a block's result, which has a norm of its own if the layer has that. x // (n_embd)
+static void add_block(kin_ref_session *s, const kin_ref_tensor *out_norm, float *x) {
+    const int n = s->model->n_embd;
+    norm(s, out_norm, &(kin_ref_tensor){0}, n, s->added, s->added);
+    add(x, s->added, n);
 }
 
 // x += wo attention(norm(x)). x // (n_embd)
@@ -162,19 +188,20 @@ static void attention(kin_ref_session *s, int il, int pos, float *x) {
     const size_t layer_at = (size_t)(il - s->layer_begin) * (size_t)s->n_ctx * stride;
     float *k = s->k + layer_at, *v = s->v + layer_at;                             // (n_ctx, n_head_kv*head_dim)
     float *k_here = k + (size_t)pos * stride, *v_here = v + (size_t)pos * stride; // (n_head_kv*head_dim)
+    const int first = w->is_windowed && pos >= m->window ? pos + 1 - m->window : 0;
 
-    rms_norm(s, &w->attn_norm, x, s->normed);
+    norm(s, &w->attn_norm, &w->attn_norm_bias, m->n_embd, x, s->normed);
     project(s, &w->wq, &w->bq, s->normed, s->q);
     project(s, &w->wk, &w->bk, s->normed, k_here);
     project(s, &w->wv, &w->bv, s->normed, v_here);
-    place_heads(s, &w->q_norm, s->q, m->n_head);
-    place_heads(s, &w->k_norm, k_here, m->n_head_kv);
+    place_heads(s, &w->q_norm, w->has_no_rope, s->q, m->n_head);
+    place_heads(s, &w->k_norm, w->has_no_rope, k_here, m->n_head_kv);
     for (int h = 0; h < m->n_head; h++) {
         const int kv_at = h / (m->n_head / m->n_head_kv) * m->head_dim;
-        attend(s, s->q + h * m->head_dim, k + kv_at, v + kv_at, stride, pos, s->heads + h * m->head_dim);
+        attend(s, s->q + h * m->head_dim, k + kv_at, v + kv_at, stride, first, pos, s->heads + h * m->head_dim);
     }
     kin_ref_matvec(&w->wo, s->heads, s->added);
-    add(x, s->added, m->n_embd);
+    add_block(s, &w->attn_out_norm, x);
 }
 
 // shares_i = router_i / sum over the n_used largest, 0 for the others; of equal ones the first counts as larger.
@@ -190,8 +217,8 @@ static void share_out(const float *router, int n_expert, int n_used, float *shar
     for (int i = 0; i < n_expert; i++) shares[i] = (float)((double)shares[i] / sum);
 }
 
-// x += share * down (silu(gate normed) * (up normed)) of one expert. normed, x // (n_embd)
-static void expert(kin_ref_session *s, const kin_ref_layer *w, int i, float share, float *x) {
+// added = down (silu(gate normed) * (up normed)) of one expert. normed, added // (n_embd)
+static void expert(kin_ref_session *s, const kin_ref_layer *w, int i) {
     const kin_ref_tensor gate = kin_ref_tensor_matrix(&w->ffn_gate, i); // (n_ff, n_embd)
     const kin_ref_tensor up = kin_ref_tensor_matrix(&w->ffn_up, i);     // (n_ff, n_embd)
     const kin_ref_tensor down = kin_ref_tensor_matrix(&w->ffn_down, i); // (n_embd, n_ff)
@@ -199,7 +226,6 @@ static void expert(kin_ref_session *s, const kin_ref_layer *w, int i, float shar
     kin_ref_matvec(&up, s->normed, s->up);
     for (int j = 0; j < s->model->n_ff; j++) s->gate[j] = silu(s->gate[j]) * s->up[j];
     kin_ref_matvec(&down, s->gate, s->added);
-    for (int j = 0; j < s->model->n_embd; j++) x[j] += share * s->added[j];
 }
 
 // x += feed-forward of norm(x). With experts: softmax over all of them, then a weighted sum of the best n_expert_used.
@@ -207,16 +233,20 @@ static void expert(kin_ref_session *s, const kin_ref_layer *w, int i, float shar
 static void feed_forward(kin_ref_session *s, int il, float *x) {
     const kin_ref_model *m = s->model;
     const kin_ref_layer *w = &m->layers[il];
-    rms_norm(s, &w->ffn_norm, x, s->normed);
+    if (!w->is_parallel) norm(s, &w->ffn_norm, &w->ffn_norm_bias, m->n_embd, x, s->normed);
     if (m->n_expert == 0) {
-        expert(s, w, 0, 1, x);
+        expert(s, w, 0);
+        add_block(s, &w->ffn_out_norm, x);
         return;
     }
     kin_ref_matvec(&w->ffn_router, s->normed, s->router);
     softmax(s->router, m->n_expert);
     share_out(s->router, m->n_expert, m->n_expert_used, s->shares);
-    for (int i = 0; i < m->n_expert; i++)
-        if (s->shares[i] > 0) expert(s, w, i, s->shares[i], x);
+    for (int i = 0; i < m->n_expert; i++) {
+        if (!(s->shares[i] > 0)) continue;
+        expert(s, w, i);
+        for (int j = 0; j < m->n_embd; j++) x[j] += s->shares[i] * s->added[j];
+    }
 }
 
 int kin_ref_session_embed(kin_ref_session *session, int token, float *x) {
@@ -246,7 +276,7 @@ int kin_ref_session_output(kin_ref_session *session, const float *x, float *logi
     const kin_ref_model *m = session->model;
     const kin_ref_tensor *output = m->output.data ? &m->output : &m->token_embd;
     if (!m->output_norm.data || !output->data) return -1;
-    rms_norm(session, &m->output_norm, x, session->normed);
+    norm(session, &m->output_norm, &m->output_norm_bias, m->n_embd, x, session->normed);
     kin_ref_matvec(output, session->normed, logits);
     return 0;
 }

@@ -30,6 +30,7 @@ static const char *check_numbers(const kin_ref_model *m) {
     if (!within(m->n_head_kv, 1, m->n_head) || m->n_head % m->n_head_kv != 0) return "n_head_kv";
     if (!within(m->head_dim, 1, KIN_REF_HEAD_MAX)) return "head_dim";
     if (!within(m->n_expert, 0, KIN_REF_HEAD_MAX)) return "n_expert";
+    if (!within(m->window, 0, KIN_REF_DIM_MAX)) return "window";
     if (!within(m->n_expert_used, m->n_expert > 0, m->n_expert)) return "n_expert_used";
     if (!(m->rms_eps >= 0)) return "rms_eps";
     return NULL;
@@ -48,6 +49,7 @@ static const char *check_ends(const kin_ref_model *m) {
     const expected list[] = {
         {"token_embd", &m->token_embd, false, 1, m->n_vocab, m->n_embd},
         {"output_norm", &m->output_norm, false, 1, 1, m->n_embd},
+        {"output_norm_bias", &m->output_norm_bias, false, 1, 1, m->n_embd},
         {"output", &m->output, false, 1, m->n_vocab, m->n_embd},
         {"rope_freqs", &m->rope_freqs, false, 1, 1, m->rope.n_rot / 2},
     };
@@ -59,7 +61,10 @@ static const char *check_layer(const kin_ref_model *m, const kin_ref_layer *w) {
     const bool moe = m->n_expert > 0;
     const int n_mats = moe ? m->n_expert : 1;
     const expected list[] = {
-        {"attn_norm", &w->attn_norm, true, 1, 1, m->n_embd},
+        {"attn_norm", &w->attn_norm, !w->attn_out_norm.data, 1, 1, m->n_embd},
+        {"attn_norm_bias", &w->attn_norm_bias, false, 1, 1, m->n_embd},
+        {"attn_out_norm", &w->attn_out_norm, false, 1, 1, m->n_embd},
+        {"ffn_out_norm", &w->ffn_out_norm, false, 1, 1, m->n_embd},
         {"wq", &w->wq, true, 1, n_q, m->n_embd},
         {"wk", &w->wk, true, 1, n_kv, m->n_embd},
         {"wv", &w->wv, true, 1, n_kv, m->n_embd},
@@ -67,9 +72,10 @@ static const char *check_layer(const kin_ref_model *m, const kin_ref_layer *w) {
         {"bq", &w->bq, false, 1, 1, n_q},
         {"bk", &w->bk, false, 1, 1, n_kv},
         {"bv", &w->bv, false, 1, 1, n_kv},
-        {"q_norm", &w->q_norm, false, 1, 1, m->head_dim},
-        {"k_norm", &w->k_norm, false, 1, 1, m->head_dim},
-        {"ffn_norm", &w->ffn_norm, true, 1, 1, m->n_embd},
+        {"q_norm", &w->q_norm, false, 1, w->q_norm.n_rows > 1 ? m->n_head : 1, m->head_dim},
+        {"k_norm", &w->k_norm, false, 1, w->k_norm.n_rows > 1 ? m->n_head_kv : 1, m->head_dim},
+        {"ffn_norm", &w->ffn_norm, !w->is_parallel && !w->ffn_out_norm.data, 1, 1, m->n_embd},
+        {"ffn_norm_bias", &w->ffn_norm_bias, false, 1, 1, m->n_embd},
         {"ffn_router", &w->ffn_router, moe, 1, m->n_expert, m->n_embd},
         {"ffn_gate", &w->ffn_gate, true, n_mats, m->n_ff, m->n_embd},
         {"ffn_up", &w->ffn_up, true, n_mats, m->n_ff, m->n_embd},

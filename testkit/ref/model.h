@@ -8,20 +8,30 @@
 //   qwen2     NEOX rope, biases bq, bk, bv
 //   qwen3     NEOX rope, q_norm and k_norm, its own head_dim
 //   qwen3moe  qwen3 with experts
+//   exaone    NEOX rope
+//   exaone4   NEOX rope, q_norm and k_norm, norms after the blocks instead of before them; windowed layers, and only these rotate
+//   stablelm  NEOX rope, norms that subtract the mean, with biases, and of each head with its own weights; parallel blocks
 #pragma once
 
 #include "testkit/ref/rope.h"
 #include "testkit/ref/tensor.h"
 
 typedef struct kin_ref_layer {
-    kin_ref_tensor attn_norm;      // (n_embd)
+    bool is_windowed;              // a token sees the last `window` tokens
+    bool has_no_rope;              // heads are not rotated
+    bool is_parallel;              // the feed-forward block reads attention's normed input, and has no norm of its own
+    kin_ref_tensor attn_norm;      // (n_embd), may be absent
+    kin_ref_tensor attn_norm_bias; // (n_embd), may be absent, and so may the following two
+    kin_ref_tensor attn_out_norm;  // (n_embd), of the block's output
+    kin_ref_tensor ffn_out_norm;   // (n_embd), the same
     kin_ref_tensor wq;             // (n_head*head_dim, n_embd)
     kin_ref_tensor wk, wv;         // (n_head_kv*head_dim, n_embd)
     kin_ref_tensor wo;             // (n_embd, n_head*head_dim)
     kin_ref_tensor bq;             // (n_head*head_dim), may be absent
     kin_ref_tensor bk, bv;         // (n_head_kv*head_dim), may be absent
-    kin_ref_tensor q_norm, k_norm; // (head_dim), may be absent
-    kin_ref_tensor ffn_norm;       // (n_embd)
+    kin_ref_tensor q_norm, k_norm; // (head_dim), or a row for each head; may be absent
+    kin_ref_tensor ffn_norm;       // (n_embd), may be absent
+    kin_ref_tensor ffn_norm_bias;  // (n_embd), may be absent
     kin_ref_tensor ffn_router;     // (n_expert, n_embd), only with experts
     kin_ref_tensor ffn_gate;       // (max(n_expert, 1), n_ff, n_embd)
     kin_ref_tensor ffn_up;         // (max(n_expert, 1), n_ff, n_embd)
@@ -33,14 +43,17 @@ typedef struct kin_ref_model {
     int n_head, n_head_kv, head_dim; // query head h reads key/value head h / (n_head / n_head_kv)
     int n_ff;                        // of one expert, if there are experts
     int n_expert, n_expert_used;     // 0, 0 in a dense model
+    int window;                      // of windowed layers
+    bool centers_norms;              // norms subtract the mean first
     float rms_eps;
     kin_ref_rope rope;
 
-    kin_ref_tensor token_embd;  // (n_vocab, n_embd); may be absent if no tokens are read or written
-    kin_ref_tensor output_norm; // (n_embd); may be absent if no logits are requested
-    kin_ref_tensor output;      // (n_vocab, n_embd); absent: token_embd is used ("tied")
-    kin_ref_tensor rope_freqs;  // (n_rot / 2), may be absent
-    kin_ref_layer *layers;      // (n_layer); only those in use need be filled
+    kin_ref_tensor token_embd;       // (n_vocab, n_embd); may be absent if no tokens are read or written
+    kin_ref_tensor output_norm;      // (n_embd); may be absent if no logits are requested
+    kin_ref_tensor output_norm_bias; // (n_embd), may be absent
+    kin_ref_tensor output;           // (n_vocab, n_embd); absent: token_embd is used ("tied")
+    kin_ref_tensor rope_freqs;       // (n_rot / 2), may be absent
+    kin_ref_layer *layers;           // (n_layer); only those in use need be filled
 } kin_ref_model;
 
 #define KIN_REF_DIM_MAX (1 << 24)  // maximum rows or columns of a matrix
