@@ -1,8 +1,7 @@
 // Architectures: one kin_arch per family, one file each (arch_NAME.c). Each describes which keys the family's files have, how its
 // layers compute (kin_layer) and which weights they have. blocks.h builds the graphs of all families from this description.
 //
-// To add a family: write arch_NAME.c with a kin_arch, list it in arch.c, and give tests/test_engine.c a row.
-// docs/ADDING.md walks through an example.
+// To add a family: write arch_NAME.c with a kin_arch and list it in arch.c. docs/ADDING.md walks through an example.
 #pragma once
 
 #include "model/hparams.h"
