@@ -121,7 +121,7 @@ paper_figure10() {
     rows_of a10 . 0 here
     figure_of who '^(exact|halda|memsched|perfsched)$' billions tpot_ms who
     for pair in memsched:'4.5 to 8.8 (8 to 45B), 1.9 to 3.3 (60 to 70B)' perfsched:'1.1 to 1.5 (8 to 45B), 1.6 to 1.8 (60 to 70B)'; do
-        ratios=$(echo "$(tpots here "${pair%%:*}") $(tpots here halda)" | awk '{ n = NF / 2; for (i = 1; i <= n; i++) printf "%.1f ", $i / $(i + n) }')
+        ratios=$(echo "$(tpots here "${pair%%:*}") $(tpots here halda)" | awk '{ n = NF / 2; for (i = 1; i <= n; i++) printf "%.1f ", $i / $(i + n) }' | words)
         result 'prima Fig. 10 (A.10)' "${pair%%:*} over halda at 8, 14, 30, 45, 60, 65, 70B" "${pair#*:}" - "$ratios" \
             "$(shape "$ratios" 'v[1] > 1 && v[2] > 1 && v[3] > 1 && v[4] > 1 && v[5] > 1 && v[6] > 1 && v[7] > 1' 'same: halda is faster everywhere, most at small models; some factors are smaller' 'not everywhere faster: its objective does not count what kin measures')"
     done

@@ -65,7 +65,7 @@ paper_table10() {
     taken drafts/table10.csv
     figure layers kin_ms
     result 'prima Table 10 (A.9)' 'gain of drafts that are right in 70 %, five in every pass; models of half to twice the memory, %' '25 to 45' \
-        "$(awk -F, 'NR > 1 { printf "%.0f ", 100 * (1 - $8 / $7) }' "$folder/$name.csv")" "$(awk -F, 'NR > 1 { printf "%.0f ", 100 * (1 - $5 / $4) }' "$folder/$name.csv")" \
+        "$(awk -F, 'NR > 1 { printf "%.0f ", 100 * (1 - $8 / $7) }' "$folder/$name.csv" | words)" "$(awk -F, 'NR > 1 { printf "%.0f ", 100 * (1 - $5 / $4) }' "$folder/$name.csv" | words)" \
         "$(awk -F, 'NR > 1 && $12 < $7 { n++ } END { print n == NR - 1 ? "same or better; with as many drafts as kin chooses, more" : "not shown for all models" }' "$folder/$name.csv")"
 }
 paper_figure11() {
