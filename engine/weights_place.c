@@ -234,13 +234,23 @@ static void report(kin_weights *w, const char *what, uint64_t n) {
     if (w->o.progress) w->o.progress(w->o.progress_user, what, done, atomic_load(&w->n_total));
 }
 
-// Packs a matrix whose rows are not contiguous, from copies of 16 rows.
-static int pack_columns(const kin_weights_piece *p, const uint8_t *from, uint8_t *to, kin_err *err) {
+// A band of rows of one matrix of a piece, of an expert or the only one. It begins with a panel.
+typedef struct band {
+    uint64_t i; // of the matrix
+    int64_t begin, end;
+} band;
+
+static uint64_t row_bytes(const kin_weights_piece *p) {
+    return p->bytes / (uint64_t)(p->ne[1] * p->ne[2]);
+}
+
+// Packs rows that are not contiguous, from copies of 16 of them.
+static int pack_columns(const kin_weights_piece *p, const uint8_t *from, int64_t n_rows, uint8_t *to, kin_err *err) {
     const uint64_t panel = p->run * KIN_PANEL_ROWS;
     uint8_t *rows = malloc(panel);
     if (!rows) return kin_err_set(err, "out of memory: %llu bytes to pack weights", (unsigned long long)panel);
-    for (int64_t r = 0; r < p->ne[1]; r += KIN_PANEL_ROWS, to += panel) {
-        const int64_t n = p->ne[1] - r < KIN_PANEL_ROWS ? p->ne[1] - r : KIN_PANEL_ROWS;
+    for (int64_t r = 0; r < n_rows; r += KIN_PANEL_ROWS, to += panel) {
+        const int64_t n = n_rows - r < KIN_PANEL_ROWS ? n_rows - r : KIN_PANEL_ROWS;
         for (int64_t i = 0; i < n; i++, from += p->stride) memcpy(rows + (uint64_t)i * p->run, from, p->run);
         kin_kernel_pack(p->type, p->ne[0], n, rows, to);
     }
@@ -248,15 +258,23 @@ static int pack_columns(const kin_weights_piece *p, const uint8_t *from, uint8_t
     return 0;
 }
 
-// Packs or copies one matrix of a piece, of an expert or the only one. A run is all matrices, one of them, or a row.
-static int pack_matrix(const kin_weights_piece *p, uint64_t i, uint8_t *to, kin_err *err) {
-    const uint64_t n_matrices = (uint64_t)p->ne[2], bytes = p->bytes / n_matrices,
-                   n_runs = p->n_runs == 1 ? 1 : p->n_runs / n_matrices, run = p->n_runs == 1 ? bytes : p->run;
-    const uint8_t *from = p->data + i * (p->n_runs == 1 ? bytes : n_runs * p->stride);
-    if (p->layout == KIN_LAYOUT_PANELS && n_runs > 1) return pack_columns(p, from, to, err);
-    if (p->layout == KIN_LAYOUT_PANELS) kin_kernel_pack(p->type, p->ne[0], p->ne[1], from, to);
-    for (uint64_t r = 0; r < n_runs && p->layout == KIN_LAYOUT_PLAIN; r++) memcpy(to + r * run, from + r * p->stride, run);
+// Packs or copies a band to its place in the matrix at `to`. A run of the piece is all matrices, one of them, or a row.
+static int pack_band(const kin_weights_piece *p, const band *x, uint8_t *to, kin_err *err) {
+    const uint64_t n_matrices = (uint64_t)p->ne[2], row = row_bytes(p), bytes = p->bytes / n_matrices,
+                   n_runs = p->n_runs == 1 ? 1 : p->n_runs / n_matrices, step = n_runs > 1 ? p->stride : row;
+    const uint8_t *from = p->data + x->i * (p->n_runs == 1 ? bytes : n_runs * p->stride) + (uint64_t)x->begin * step;
+    const int64_t n = x->end - x->begin;
+    to += (uint64_t)x->begin * row;
+    if (p->layout == KIN_LAYOUT_PANELS && n_runs > 1) return pack_columns(p, from, n, to, err);
+    if (p->layout == KIN_LAYOUT_PANELS) kin_kernel_pack(p->type, p->ne[0], n, from, to);
+    if (p->layout == KIN_LAYOUT_PLAIN && n_runs == 1) memcpy(to, from, (uint64_t)n * row);
+    for (int64_t r = 0; r < n && p->layout == KIN_LAYOUT_PLAIN && n_runs > 1; r++)
+        memcpy(to + (uint64_t)r * row, from + (uint64_t)r * step, row);
     return 0;
+}
+
+static int pack_matrix(const kin_weights_piece *p, uint64_t i, uint8_t *to, kin_err *err) {
+    return pack_band(p, &(band){i, 0, p->ne[1]}, to, err);
 }
 
 static int pack_matrices(const kin_weights_piece *p, uint8_t *to, kin_err *err) {
@@ -348,22 +366,46 @@ static uint64_t pack_at_once(const kin_weights *w) {
     return part > KIN_PACKED_PIECE ? part : KIN_PACKED_PIECE;
 }
 
-int kin_weights_pack_experts(kin_weights *w, kin_weights_block *b, uint8_t *base, kin_err *err) {
-    const uint64_t at_once = pack_at_once(w);
-    uint64_t written = 0, hash = 0;
+typedef struct expert_writer {
+    kin_weights *w;
+    kin_weights_block *b;
+    uint8_t *base;
+    uint64_t at_once, written, hash;
+} expert_writer;
+
+// The block's bytes are packed up to `end`. Writes them and gives their pages back, if there are enough of them.
+static int write_packed(expert_writer *x, uint64_t end, kin_err *err) {
+    const bool is_last = end == x->b->packed_bytes;
+    if (end - x->written < x->at_once && !is_last) return 0;
+    if (!is_last) end = end / KIN_PACKED_PIECE * KIN_PACKED_PIECE;
+    int rc = kin_packed_write_part(x->w->packed, x->b->i_packed, x->base + x->written, x->written, end, &x->hash, err);
+    kin_pages_drop(x->base + x->written, end - x->written);
+    x->written = end;
+    return rc;
+}
+
+// Packs a matrix of expert i in bands, since an expert may be larger than what is written at once.
+static int write_matrix(expert_writer *x, const kin_weights_piece *p, uint64_t i, kin_err *err) {
+    const uint64_t at = i * x->b->expert_stride + p->offset, row = row_bytes(p);
+    const int64_t n_panels = (int64_t)(KIN_PACKED_PIECE / (row * KIN_PANEL_ROWS)),
+                  step = (n_panels ? n_panels : 1) * KIN_PANEL_ROWS;
     int rc = 0;
-    for (uint64_t i = 0; i < n_experts(b) && rc == 0; i++) {
-        const bool is_last = i + 1 == n_experts(b);
-        uint64_t end = (i + 1) * b->expert_stride;
-        rc = pack_expert(b, i, base, err);
-        if (rc != 0 || (end - written < at_once && !is_last)) continue;
-        if (!is_last) end = end / KIN_PACKED_PIECE * KIN_PACKED_PIECE;
-        rc = kin_packed_write_part(w->packed, b->i_packed, base + written, written, end, &hash, err);
-        kin_pages_drop(base + written, end - written);
-        written = end;
+    for (band rows = {.i = i}; rows.begin < p->ne[1] && rc == 0; rows.begin = rows.end) {
+        rows.end = rows.begin + step < p->ne[1] ? rows.begin + step : p->ne[1];
+        rc = pack_band(p, &rows, x->base + at, err);
+        if (rc == 0) rc = write_packed(x, at + (uint64_t)rows.end * row, err);
     }
+    return rc;
+}
+
+int kin_weights_pack_experts(kin_weights *w, kin_weights_block *b, uint8_t *base, kin_err *err) {
+    expert_writer x = {.w = w, .b = b, .base = base, .at_once = pack_at_once(w)};
+    int rc = 0;
+    for (uint64_t i = 0; i < n_experts(b) && rc == 0; i++)
+        for (int k = 0; k < b->n_pieces && rc == 0; k++) rc = write_matrix(&x, &b->pieces[k], i, err);
+    if (rc == 0 && x.written < b->packed_bytes) rc = write_packed(&x, b->packed_bytes, err);
     if (rc == 0) rc = kin_gguf_check_reads(w->model->gguf, err);
-    if (rc == 0) kin_packed_note_written(w->packed, b->i_packed, hash, b->source_hash);
+    if (rc == 0) kin_packed_note_written(w->packed, b->i_packed, x.hash, b->source_hash);
     return rc;
 }
 

@@ -58,6 +58,30 @@ static kin_model_spec experts(const char *arch) {
     return s;
 }
 
+// Many small experts, as Qwen 3 Next has them.
+static kin_model_spec many_experts(void) {
+    kin_model_spec s = experts("qwen3moe");
+    s.mix = "q4_0";
+    s.n_layer = 2;
+    s.n_embd = 128;
+    s.n_ff_exp = 64;
+    s.n_expert = 512;
+    s.n_expert_used = 10;
+    return s;
+}
+
+// Matrices of experts that are packed in several bands.
+static kin_model_spec large_experts(void) {
+    kin_model_spec s = experts("qwen3moe");
+    s.mix = "q4_k_m";
+    s.n_layer = 2;
+    s.n_embd = 1024;
+    s.n_ff_exp = 2560;
+    s.n_expert = 4;
+    s.n_expert_used = 2;
+    return s;
+}
+
 // All computed logits, row by row.
 typedef struct result {
     float prompt[N_PROMPT * (size_t)MAX_VOCAB];
@@ -158,7 +182,7 @@ static uint64_t find_least_memory(const fixture *f) {
 // ---- set-up
 
 // Each model is made once for all tests.
-typedef enum which { Q4_K_M, SMALL, Q8_0_CACHE, F16, MIXTRAL, QWEN3MOE, N_MODELS } which;
+typedef enum which { Q4_K_M, SMALL, Q8_0_CACHE, F16, MIXTRAL, QWEN3MOE, MANY_EXPERTS, LARGE_EXPERTS, N_MODELS } which;
 
 static fixture *fixtures[N_MODELS];
 
@@ -253,6 +277,14 @@ static void remove_dir(const char *path) {
     rmdir(path);
 }
 
+static int set_up_many_experts(void **state) {
+    return set_up(state, MANY_EXPERTS, many_experts(), GGML_TYPE_F16);
+}
+
+static int set_up_large_experts(void **state) {
+    return set_up(state, LARGE_EXPERTS, large_experts(), GGML_TYPE_F16);
+}
+
 static int tear_down(void **state) {
     remove_dir(((const fixture *)*state)->cache_dir);
     return 0;
@@ -317,6 +349,22 @@ static void any_memory_gives_the_same_bits_with_a_cache(void **state) {
         assert_int_equal(w->cached_bytes > 0, packs && !first);
         expect_same_bits(f, &f->wanted);
     }
+}
+
+// Each of many threads writes what it has packed after each MiB.
+static void experts_packed_in_parts_give_the_same_bits(void **state) {
+    fixture *f = *state;
+    kin_runner_options o = f->o;
+    o.cache_dir = f->cache_dir;
+    o.memory = memory_of(f, 1);
+    o.device.n_threads = 16;
+    run(f, &o, &f->got);
+    expect_streaming(f, 1);
+    expect_same_bits(f, &f->wanted);
+    o.device.n_threads = f->o.device.n_threads;
+    run(f, &o, &f->got); // checked against their hash
+    assert_int_equal(f->got.stats.weights.packed_bytes, 0);
+    expect_same_bits(f, &f->wanted);
 }
 
 static void all_the_memory_and_a_cache_give_the_same_bits(void **state) {
@@ -541,6 +589,8 @@ int main(void) {
         MODEL_TESTS(f16),
         MODEL_TESTS(mixtral),
         MODEL_TESTS(qwen3moe),
+        TEST(any_memory_gives_the_same_bits_with_a_cache, many_experts),
+        TEST(experts_packed_in_parts_give_the_same_bits, large_experts),
         TEST(all_the_memory_and_a_cache_give_the_same_bits, q4_k_m),
         TEST(a_flipped_byte_in_the_cache_is_mended_while_it_streams, q4_k_m),
         TEST(a_second_run_begins_with_the_experts_of_the_first, qwen3moe),
