@@ -116,6 +116,46 @@ static void empty_contents_are_messages_too(void **state) {
 #define TOOL "'tools':[{'name':'f','description':'d','input_schema':{'type':'object'}}]"
 #define CHAT_TOOL "'tools':[{'type':'function','function':{'name':'f','description':'d','parameters':{'type':'object'}}}]"
 
+// Expects the tools of a conversation, of which `g` is deferred.
+static void expect_tools(const char *messages, const char *text, const char *tools) {
+    char body[2048], chat[2048];
+    snprintf(body, sizeof body,
+             "{'max_tokens':5,'messages':[{'role':'user','content':'Hi'},%s],'tools':[{'name':'f','input_schema':{}},"
+             "{'name':'g','input_schema':{},'defer_loading':true}]}",
+             messages);
+    snprintf(chat, sizeof chat,
+             "{'max_tokens':5," OFF ",'messages':[{'role':'user','content':'Hi'},%s],'tools':[%s],'parallel_tool_calls':true}",
+             text, tools);
+    expect(body, chat);
+}
+#define expect_tools(...) FROM_TEST(expect_tools(__VA_ARGS__))
+
+#define FUNCTION(name) "{'type':'function','function':{'name':'" name "','parameters':{}}}"
+
+static void a_deferred_tool_is_told_once_a_message_names_it(void **state) {
+    (void)state;
+    expect_tools("{'role':'system','content':'s'}", "{'role':'system','content':'s'}", FUNCTION("f"));
+    expect_tools("{'role':'user','content':[{'type':'tool_result','tool_use_id':'t','content':[{'type':'tool_reference',"
+                 "'tool_name':'g'}]}]}",
+                 "{'role':'tool','tool_call_id':'t','content':'The tool g is available now.'}", FUNCTION("f") "," FUNCTION("g"));
+    expect_tools("{'role':'system','content':[{'type':'tool_addition','tool':{'type':'tool_reference','name':'g'}}]}",
+                 "{'role':'system','content':'The tool g is available now.'}", FUNCTION("f") "," FUNCTION("g"));
+}
+
+static void messages_add_and_remove_tools(void **state) {
+    (void)state;
+    expect_tools(
+        "{'role':'system','content':[{'type':'text','text':'s'},{'type':'tool_removal','tool':{'type':'tool_reference',"
+        "'name':'f'}},{'type':'tool_addition','tool':{'type':'tool_definition','definition':{'name':'h','input_schema':{}}}}]}",
+        "{'role':'system','content':'s\\nThe tool f is no longer available.\\nThe tool h is available now.'}", FUNCTION("h"));
+    refuse("{'messages':[{'role':'system','content':[{'type':'tool_addition'}]}]}", 400, "messages[0].content[0].tool",
+           "is required");
+    refuse("{'messages':[{'role':'system','content':[{'type':'tool_removal','tool':{'type':'tool_reference'}}]}]}", 400,
+           "messages[0].content[0].tool.tool_name", "is required");
+    refuse("{'messages':[{'role':'system','content':[{'type':'tool_addition','tool':{'definition':{'name':'h'}}}]}]}", 400,
+           "input_schema", "is required");
+}
+
 static void tools_and_choices_of_tools_are_mapped(void **state) {
     (void)state;
     static const char *const choices[][2] = {
@@ -383,6 +423,8 @@ int main(void) {
         cmocka_unit_test(text_in_documents_is_read),
         cmocka_unit_test(messages_of_one_role_in_a_row_are_one),
         cmocka_unit_test(empty_contents_are_messages_too),
+        cmocka_unit_test(a_deferred_tool_is_told_once_a_message_names_it),
+        cmocka_unit_test(messages_add_and_remove_tools),
         cmocka_unit_test(tools_and_choices_of_tools_are_mapped),
         cmocka_unit_test(thinking_is_off_unless_it_is_asked_for),
         cmocka_unit_test(a_schema_for_the_answer_is_a_response_format),

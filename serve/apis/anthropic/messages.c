@@ -13,6 +13,7 @@ typedef struct translation {
     kin_chat_turn turn;   // of the assistant, not yet a message
     kin_text_buffer text; // of the user, not yet a message
     bool has_text;
+    json_t *changes; // of tools in the conversation: by name true (added), false (removed) or a definition
 } translation;
 
 // ---- blocks of text
@@ -42,6 +43,30 @@ static int add_document(const kin_fields *block, kin_text_buffer *text, kin_api_
     return not_supported(block, err);
 }
 
+// Says that a tool has come or gone. Some clients name it `name`, others `tool_name`.
+static int add_change(const kin_fields *reference, const char *says, kin_text_buffer *text, kin_api_error *err) {
+    const char *key = kin_fields_any(reference, "name") ? "name" : "tool_name";
+    const json_t *name;
+    kin_text_buffer sentence = {0};
+    if (kin_fields_need(reference, key, KIN_FIELD_STRING, &name, err) != 0) return KIN_FAIL;
+    kin_text_print(&sentence, "The tool %.64s %s.", json_string_value(name), says);
+    json_t *joined = json_stringn(sentence.at ? sentence.at : "", sentence.len);
+    kin_chat_join(text, joined);
+    json_decref(joined);
+    kin_text_fini(&sentence);
+    return 0;
+}
+
+// Adds a change of the tools in a system message, with a reference to a tool or its definition.
+static int add_tool_change(const kin_fields *block, kin_text_buffer *text, kin_api_error *err) {
+    const char *says = kin_fields_is(block, "type", "tool_removal") ? "is no longer available" : "is available now";
+    kin_fields tool, definition;
+    if (kin_fields_object(block, "tool", &tool, err) != 0) return KIN_FAIL;
+    if (!tool.json) return kin_fields_wrong(block, "tool", err, 400, "is required");
+    if (kin_fields_object(&tool, "definition", &definition, err) != 0) return KIN_FAIL;
+    return add_change(definition.json ? &definition : &tool, says, text, err);
+}
+
 // Adds a text-only block: of the system prompt, of the user, of a tool's result.
 static int add_block(const kin_fields *block, kin_text_buffer *text, kin_api_error *err) {
     const json_t *type;
@@ -49,6 +74,9 @@ static int add_block(const kin_fields *block, kin_text_buffer *text, kin_api_err
     if (kin_fields_is(block, "type", "text")) return add_text(block, "text", text, err);
     if (kin_fields_is(block, "type", "document")) return add_document(block, text, err);
     if (kin_fields_is(block, "type", "search_result")) return add_blocks(block, "content", text, err);
+    if (kin_fields_is(block, "type", "tool_reference")) return add_change(block, "is available now", text, err);
+    if (kin_fields_is(block, "type", "tool_addition") || kin_fields_is(block, "type", "tool_removal"))
+        return add_tool_change(block, text, err);
     return not_supported(block, err);
 }
 
@@ -188,6 +216,40 @@ static int add_messages(translation *t, kin_api_error *err) {
 
 // ---- tools
 
+static void collect_change(const json_t *reference, json_t *change, json_t *changes) {
+    const char *name = json_string_value(json_object_get(reference, "name"));
+    if (!name) name = json_string_value(json_object_get(reference, "tool_name"));
+    if (name) json_object_set(changes, name, change);
+}
+
+// Collects the tools that blocks name: results of a search, and what system messages add and remove. The last one counts.
+static void collect_changes(const json_t *blocks, json_t *changes) {
+    const json_t *block;
+    size_t i;
+    json_array_foreach(blocks, i, block) {
+        const char *type = json_string_value(json_object_get(block, "type"));
+        const json_t *tool = json_object_get(block, "tool");
+        json_t *definition = json_object_get(tool, "definition");
+        if (!type) continue;
+        if (strcmp(type, "tool_result") == 0) // what it names is seldom deeper
+            collect_changes(json_object_get(block, "content"), changes);
+        else if (strcmp(type, "tool_reference") == 0)
+            collect_change(block, json_true(), changes);
+        else if (strcmp(type, "tool_addition") == 0)
+            collect_change(definition ? definition : tool, definition ? definition : json_true(), changes);
+        else if (strcmp(type, "tool_removal") == 0)
+            collect_change(tool, json_false(), changes);
+    }
+}
+
+// True if the model is not told this tool: it was removed, or its definition is deferred until something names it.
+static bool is_hidden(const translation *t, const kin_fields *tool) {
+    const char *name = json_string_value(kin_fields_any(tool, "name"));
+    const json_t *change = name ? json_object_get(t->changes, name) : NULL;
+    if (change) return !json_is_true(change); // a definition replaces this one
+    return json_is_true(kin_fields_any(tool, "defer_loading"));
+}
+
 // Tools that Anthropic's servers run themselves have another type and no schema; they are dropped.
 static int add_tool(const kin_fields *tool, json_t *tools, kin_api_error *err) {
     const json_t *type, *name, *description, *schema;
@@ -206,20 +268,36 @@ static int add_tool(const kin_fields *tool, json_t *tools, kin_api_error *err) {
     return 0;
 }
 
-static int add_tools(translation *t, kin_api_error *err) {
-    const json_t *given;
+// Adds the tools that messages define.
+static int add_defined_tools(translation *t, json_t *tools, kin_api_error *err) {
+    const char *name;
+    json_t *definition;
     kin_fields tool;
-    if (kin_fields_get(&t->body, "tools", KIN_FIELD_ARRAY, &given, err) != 0) return KIN_FAIL;
-    json_t *tools = json_array();
-    for (size_t i = 0; i < json_array_size(given); i++) {
-        if (kin_fields_item(&t->body, "tools", given, i, &tool, err) != 0 || add_tool(&tool, tools, err) != 0) {
-            json_decref(tools);
-            return KIN_FAIL;
-        }
+    json_object_foreach(t->changes, name, definition) {
+        if (!json_is_object(definition)) continue;
+        if (kin_fields_open(&tool, definition, err) != 0 || add_tool(&tool, tools, err) != 0) return KIN_FAIL;
     }
-    if (json_array_size(tools) > 0) json_object_set(t->chat, "tools", tools);
-    json_decref(tools);
     return 0;
+}
+
+static int add_tools(translation *t, kin_api_error *err) {
+    const json_t *given, *message;
+    kin_fields tool;
+    size_t i;
+    if (kin_fields_get(&t->body, "tools", KIN_FIELD_ARRAY, &given, err) != 0) return KIN_FAIL;
+    json_array_foreach(kin_fields_any(&t->body, "messages"), i, message) {
+        collect_changes(json_object_get(message, "content"), t->changes);
+    }
+    json_t *tools = json_array();
+    int rc = 0;
+    for (i = 0; rc == 0 && i < json_array_size(given); i++) {
+        rc = kin_fields_item(&t->body, "tools", given, i, &tool, err);
+        if (rc == 0 && !is_hidden(t, &tool)) rc = add_tool(&tool, tools, err);
+    }
+    if (rc == 0) rc = add_defined_tools(t, tools, err);
+    if (rc == 0 && json_array_size(tools) > 0) json_object_set(t->chat, "tools", tools);
+    json_decref(tools);
+    return rc;
 }
 
 static int add_tool_choice(translation *t, kin_api_error *err) {
@@ -302,12 +380,13 @@ static int add_options(translation *t, kin_api_error *err) {
 }
 
 int kin_messages_to_chat(json_t **out, const json_t *body, kin_api_error *err) {
-    translation t = {.chat = json_object(), .messages = json_array()};
+    translation t = {.chat = json_object(), .messages = json_array(), .changes = json_object()};
     bool done = kin_fields_open(&t.body, body, err) == 0 && add_options(&t, err) == 0 && add_system(&t, err) == 0 &&
                 add_messages(&t, err) == 0 && add_tools(&t, err) == 0 && add_tool_choice(&t, err) == 0;
     json_object_set_new(t.chat, "messages", t.messages);
     kin_chat_drop_turn(&t.turn);
     kin_text_fini(&t.text);
+    json_decref(t.changes);
     if (done) *out = t.chat;
     if (!done) json_decref(t.chat);
     return done ? 0 : KIN_FAIL;
