@@ -102,7 +102,7 @@ static void functions_are_tools_and_others_are_left_out(void **state) {
     (void)state;
     expect("{'input':'Hi','tools':[" F ",{'type':'web_search'}," G "]}",
            "{" HI ",'parallel_tool_calls':true,'tools':[" CHAT_F "," CHAT_G "]}");
-    expect("{'input':'Hi','tools':[{'type':'web_search'},{'type':'custom','name':'x'}],'parallel_tool_calls':false}", "{" HI "}");
+    expect("{'input':'Hi','tools':[{'type':'web_search'},{'type':'mcp','name':'x'}],'parallel_tool_calls':false}", "{" HI "}");
     expect("{'input':'Hi','tools':[" G "],'parallel_tool_calls':false,'tool_choice':'required'}",
            "{" HI ",'parallel_tool_calls':false,'tools':[" CHAT_G "],'tool_choice':'required'}");
     expect("{'input':'Hi','tools':[" G "],'tool_choice':{'type':'function','name':'g'}}",
@@ -110,6 +110,39 @@ static void functions_are_tools_and_others_are_left_out(void **state) {
     expect("{'input':'Hi','tools':[" F "," G "],'tool_choice':{'type':'allowed_tools','mode':'required','tools':["
            "{'type':'function','name':'g'}]}}",
            "{" HI ",'parallel_tool_calls':true,'tools':[" CHAT_G "],'tool_choice':'required'}");
+}
+
+#define SPACE "{'type':'namespace','name':'s','tools':[" G ",{'type':'x'}]}"
+#define CUSTOM "{'type':'custom','name':'patch','description':'d','format':{'type':'grammar','syntax':'lark','definition':'x'}}"
+#define CHAT_S_G "{'type':'function','function':{'name':'s__g'}}"
+#define CHAT_CUSTOM                                                                                                              \
+    "{'type':'function','function':{'name':'patch','description':'d','parameters':{'type':'object','properties':{'input':{"      \
+    "'type':'string','description':'The tool\\u0027s whole input, as plain text'}},'required':['input'],"                        \
+    "'additionalProperties':false}}}"
+
+static void namespaces_and_custom_tools_are_functions_for_the_model(void **state) {
+    (void)state;
+    expect("{'input':'Hi','tools':[" SPACE "," CUSTOM "],'tool_choice':{'type':'custom','name':'patch'}}",
+           "{" HI ",'parallel_tool_calls':true,'tools':[" CHAT_S_G "," CHAT_CUSTOM
+           "],'tool_choice':{'type':'function','function':{"
+           "'name':'patch'}}}");
+    expect("{'input':'Hi','tools':[" SPACE "," CUSTOM "],'tool_choice':{'type':'allowed_tools','mode':'auto','tools':[{'type':"
+           "'custom','name':'patch'}]}}",
+           "{" HI ",'parallel_tool_calls':true,'tools':[" CHAT_CUSTOM "],'tool_choice':'auto'}");
+    expect_messages(
+        "[{'type':'function_call','call_id':'c','namespace':'s','name':'g','arguments':'{}'},{'role':'user','content':'u'}]",
+        "[{'role':'assistant','content':null,'tool_calls':["
+        "{'id':'c','type':'function','function':{'name':'s__g','arguments':'{}'}}]},{'role':'user','content':'u'}]");
+    refuse("{'input':'Hi','tools':[{'type':'namespace','tools':[]}]}", 400, "tools[0].name", "is required");
+    refuse("{'input':'Hi','tools':[{'type':'namespace','name':'s','tools':[{'type':'function'}]}]}", 400,
+           "tools[0].tools[0].name", "is required");
+}
+
+static void a_function_whose_full_name_is_too_long_is_left_out(void **state) {
+    (void)state;
+#define LONG_NAME "abcdefghijklmnopqrstuvwxyzabcdefghijklmnopqrstuvwxyzabcdefghijkl"
+    expect("{'input':'Hi','tools':[{'type':'namespace','name':'s','tools':[{'type':'function','name':'" LONG_NAME "'}," G "]}]}",
+           "{" HI ",'parallel_tool_calls':true,'tools':[" CHAT_S_G "]}");
 }
 
 static void what_is_missing_wrong_or_stored_elsewhere_is_named(void **state) {
@@ -136,7 +169,7 @@ static void what_is_missing_wrong_or_stored_elsewhere_is_named(void **state) {
     refuse("{'input':'Hi','reasoning':'low'}", 400, "reasoning", "object");
     refuse("{'input':'Hi','tools':{}}", 400, "tools", "array");
     refuse("{'input':'Hi','tools':[{'type':'function'}]}", 400, "tools[0].name", "is required");
-    refuse("{'input':'Hi','tool_choice':{'type':'x'}}", 400, "tool_choice.type", "function or allowed_tools");
+    refuse("{'input':'Hi','tool_choice':{'type':'x'}}", 400, "tool_choice.type", "function, custom or allowed_tools");
     refuse("{'input':'Hi','text':{'format':{'type':'json_schema'}}}", 400, "text.format.schema", "is required");
     refuse("{'input':'Hi','text':{'format':{'type':'grammar'}}}", 400, "text.format.type", "json_object");
 }
@@ -291,6 +324,42 @@ static void every_event_says_what_it_is_of(void **state) {
                                                                                                                                                                           "so")) "," CALL_ITEM("completed",
                                                                                                                                                                                                ARGUMENTS),
                                                                                                                                                                   USAGE) "}]");
+}
+
+static json_t *output_of(const char *tools, const char *name, const char *arguments, const char *more) {
+    char body[1024];
+    kin_api_error err;
+    kin_err why;
+    written w;
+    begin(&w, false);
+    snprintf(body, sizeof body, "{'input':'Hi','tools':[%s]}", tools);
+    json_t *with_tools = json_of(body);
+    json_decref(w.request.body);
+    assert_int_equal(kin_responses_to_chat(&w.request.body, with_tools, &err), 0);
+    json_decref(with_tools);
+    w.format->close(w.writer);
+    assert_int_equal(w.format->open(&w.writer, &w.context, &why), 0);
+    write_call(&w, name, arguments, more);
+    end_writing(&w, KIN_FINISH_TOOL_CALLS, "");
+    json_t *response = json_loadb(w.out.at, w.out.len, 0, NULL), *output = json_incref(json_object_get(response, "output"));
+    json_decref(response);
+    drop_writing(&w);
+    return output;
+}
+
+static void calls_have_the_names_that_the_client_knows(void **state) {
+    (void)state;
+#define ITEM(rest) "[{'id':'fc_ID0','status':'completed'," rest "}]"
+    expect_json(output_of(SPACE "," CUSTOM, "s__g", "{}", NULL),
+                ITEM("'type':'function_call','call_id':'id_s__g','namespace':'s','name':'g','arguments':'{}'"));
+    expect_json(output_of(SPACE "," CUSTOM, "s__h", "{}", NULL),
+                ITEM("'type':'function_call','call_id':'id_s__h','name':'s__h','arguments':'{}'"));
+    expect_json(output_of(SPACE ",{'type':'function','name':'s__g'}", "s__g", "{}", NULL),
+                ITEM("'type':'function_call','call_id':'id_s__g','name':'s__g','arguments':'{}'"));
+    expect_json(output_of(SPACE "," CUSTOM, "patch", "{\"input\":", "\"a\\nb\"}"),
+                ITEM("'type':'custom_tool_call','call_id':'id_patch','name':'patch','input':'a\\nb'"));
+    expect_json(output_of(CUSTOM, "patch", "{\"input\":7}", NULL),
+                ITEM("'type':'custom_tool_call','call_id':'id_patch','name':'patch','input':''"));
 }
 
 static void a_document_is_the_last_event_s_response(void **state) {
@@ -459,7 +528,10 @@ int main(void) {
         cmocka_unit_test(items_become_messages),
         cmocka_unit_test(reasoning_text_and_calls_in_a_row_are_one_message),
         cmocka_unit_test(functions_are_tools_and_others_are_left_out),
+        cmocka_unit_test(namespaces_and_custom_tools_are_functions_for_the_model),
+        cmocka_unit_test(a_function_whose_full_name_is_too_long_is_left_out),
         cmocka_unit_test(what_is_missing_wrong_or_stored_elsewhere_is_named),
+        cmocka_unit_test(calls_have_the_names_that_the_client_knows),
         cmocka_unit_test(every_event_says_what_it_is_of),
         cmocka_unit_test(a_document_is_the_last_event_s_response),
         cmocka_unit_test(probabilities_are_those_of_the_text),

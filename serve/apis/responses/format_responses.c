@@ -1,5 +1,5 @@
-// OpenAI's responses: output items (reasoning, message, function_call), each done before the next is added. Every event has a
-// sequence number and names its item and part; clients build the response from events alone.
+// OpenAI's responses: output items (reasoning, message, function_call, custom_tool_call), each done before the next is added.
+// Every event has a sequence number and names its item and part; clients build the response from events alone.
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -7,6 +7,7 @@
 
 #include "serve/apis/openai/openai_json.h"
 #include "serve/apis/responses/responses.h"
+#include "serve/apis/responses/tool_names.h"
 #include "serve/json_out.h"
 #include "serve/reply_items.h"
 #include "serve/writer.h"
@@ -57,6 +58,11 @@ static const char *prefix_of(const kin_reply_item *item) {
     return item->kind == KIN_REPLY_REASONING ? "rs" : item->kind == KIN_REPLY_TEXT ? "msg" : "fc";
 }
 
+static kin_responses_tool tool_of(const kin_writer *w, const kin_reply_item *item) {
+    const json_t *echo = json_object_get(w->context->request->body, KIN_RESPONSES_ECHO);
+    return kin_responses_find_tool(json_object_get(echo, "tools"), kin_text_str(&item->name));
+}
+
 // Returns the only part of a message or of reasoning. is_empty: as at its beginning.
 static json_t *part_of(const kin_writer *w, const kin_reply_item *item, int i, bool is_empty) {
     kin_str text = is_empty ? (kin_str){"", 0} : kin_text_str(&item->text);
@@ -78,11 +84,16 @@ static json_t *item_of(const kin_writer *w, const kin_reply_item *item, int i, r
     set_id(w, o, "id", prefix_of(item), i);
     set_string(o, "status", names_of_statuses[status]);
     if (item->kind == KIN_REPLY_TOOL_BEGIN) {
-        set_string(o, "type", "function_call");
+        kin_responses_tool tool = tool_of(w, item);
+        set_string(o, "type", tool.is_custom ? "custom_tool_call" : "function_call");
         kin_call_id(w->context, 0, i, kin_text_str(&item->id), call_id);
         set_string(o, "call_id", call_id);
-        json_object_set_new(o, "name", kin_json_text(kin_text_str(&item->name)));
-        json_object_set_new(o, "arguments", kin_json_text(text));
+        if (tool.namespace) set_string(o, "namespace", tool.namespace);
+        json_object_set_new(o, "name", kin_json_text(tool.name));
+        if (tool.is_custom)
+            json_object_set_new(o, "input", kin_responses_custom_input(text));
+        else
+            json_object_set_new(o, "arguments", kin_json_text(text));
         return o;
     }
     json_t *content = json_array();
@@ -226,7 +237,7 @@ static void grow_item(void *user, const kin_reply_item *item, int i, kin_str pie
                        : item->kind == KIN_REPLY_REASONING ? "response.reasoning_text.delta"
                                                            : "response.function_call_arguments.delta";
     kin_writer *w = user;
-    if (piece.len == 0) return;
+    if (piece.len == 0 || (item->kind == KIN_REPLY_TOOL_BEGIN && tool_of(w, item).is_custom)) return;
     put_part_event(w, type, item, i, "delta", kin_json_text(piece));
     if (item->kind == KIN_REPLY_TEXT) json_array_extend(json_array_get(w->probs, (size_t)i), w->unsaid);
     json_array_clear(w->unsaid);
@@ -235,11 +246,15 @@ static void grow_item(void *user, const kin_reply_item *item, int i, kin_str pie
 static void close_item(void *user, const kin_reply_item *item, int i) {
     kin_writer *w = user;
     kin_str text = kin_text_str(&item->text);
-    if (item->kind == KIN_REPLY_TOOL_BEGIN) {
+    kin_responses_tool tool = item->kind == KIN_REPLY_TOOL_BEGIN ? tool_of(w, item) : (kin_responses_tool){0};
+    if (tool.is_custom) { // its input is known when the arguments are complete
+        put_part_event(w, "response.custom_tool_call_input.delta", item, i, "delta", kin_responses_custom_input(text));
+        put_part_event(w, "response.custom_tool_call_input.done", item, i, "input", kin_responses_custom_input(text));
+    } else if (item->kind == KIN_REPLY_TOOL_BEGIN) {
         json_t *data = json_object();
         set_id(w, data, "item_id", "fc", i);
         json_object_set_new(data, "output_index", json_integer(i));
-        json_object_set_new(data, "name", kin_json_text(kin_text_str(&item->name)));
+        json_object_set_new(data, "name", kin_json_text(tool.name));
         json_object_set_new(data, "arguments", kin_json_text(text));
         put_event(w, "response.function_call_arguments.done", data);
     } else {

@@ -2,6 +2,7 @@
 
 #include <string.h>
 
+#include "serve/apis/responses/tool_names.h"
 #include "serve/chat_build.h"
 
 // State of a translation.
@@ -84,14 +85,10 @@ static int add_call(translation *t, const kin_fields *item, bool is_custom, kin_
     if (kin_fields_need(item, "call_id", KIN_FIELD_STRING, &id, err) != 0) return KIN_FAIL;
     if (kin_fields_need(item, "name", KIN_FIELD_STRING, &name, err) != 0) return KIN_FAIL;
     if (kin_fields_need(item, is_custom ? "input" : "arguments", KIN_FIELD_STRING, &given, err) != 0) return KIN_FAIL;
-    json_t *arguments = json_incref((json_t *)given);
-    if (is_custom) {
-        json_t *wrapped = json_object();
-        json_object_set_new(wrapped, "input", arguments);
-        arguments = kin_chat_json_string(wrapped);
-        json_decref(wrapped);
-    }
-    kin_chat_add_call(&t->turn, id, name, arguments);
+    json_t *arguments = is_custom ? kin_responses_custom_arguments(given) : json_incref((json_t *)given);
+    json_t *full_name = kin_responses_full_name(kin_fields_any(item, "namespace"), name);
+    kin_chat_add_call(&t->turn, id, full_name, arguments);
+    json_decref(full_name);
     return 0;
 }
 
@@ -170,21 +167,45 @@ static bool is_allowed(const json_t *allowed, const json_t *name) {
     return !allowed;
 }
 
-// Drops tools of types other than function: OpenAI's servers run them, or they have no schema.
-static int add_tool(const kin_fields *tool, const json_t *allowed, json_t *tools, kin_api_error *err) {
-    static const char *const names[] = {"name", "description", "parameters", "strict", NULL};
-    const json_t *type, *name, *parameters;
-    if (kin_fields_need(tool, "type", KIN_FIELD_STRING, &type, err) != 0) return KIN_FAIL;
-    if (!kin_fields_is(tool, "type", "function")) return 0;
+static int add_function(const kin_fields *tool, const json_t *space, json_t *tools, kin_api_error *err) {
+    static const char *const names[] = {"description", "parameters", "strict", NULL};
+    const json_t *name, *parameters;
     if (kin_fields_need(tool, "name", KIN_FIELD_STRING, &name, err) != 0) return KIN_FAIL;
     if (kin_fields_get(tool, "parameters", KIN_FIELD_OBJECT, &parameters, err) != 0) return KIN_FAIL;
-    if (!is_allowed(allowed, name)) return 0;
     json_t *function = json_object(), *made = json_object();
+    json_object_set_new(function, "name", kin_responses_full_name(space, name));
     kin_fields_copy(tool, names, function);
+    if (kin_fields_is(tool, "type", "custom")) json_object_set_new(function, "parameters", kin_responses_custom_parameters());
     json_object_set_new(made, "type", json_string("function"));
     json_object_set_new(made, "function", function);
     json_array_append_new(tools, made);
     return 0;
+}
+
+// Adds the functions in a namespace, except those whose name together with it is too long for the model.
+static int add_namespace(const kin_fields *space, json_t *tools, kin_api_error *err) {
+    const json_t *name, *given;
+    kin_fields tool;
+    if (kin_fields_need(space, "name", KIN_FIELD_STRING, &name, err) != 0) return KIN_FAIL;
+    if (kin_fields_get(space, "tools", KIN_FIELD_ARRAY, &given, err) != 0) return KIN_FAIL;
+    for (size_t i = 0; i < json_array_size(given); i++) {
+        if (kin_fields_item(space, "tools", given, i, &tool, err) != 0) return KIN_FAIL;
+        json_t *full_name = kin_responses_full_name(name, kin_fields_any(&tool, "name"));
+        bool fits = json_string_length(full_name) <= KIN_REQUEST_MAX_TOOL_NAME;
+        json_decref(full_name);
+        if (fits && kin_fields_is(&tool, "type", "function") && add_function(&tool, name, tools, err) != 0) return KIN_FAIL;
+    }
+    return 0;
+}
+
+// Drops tools of further types: OpenAI's servers run them.
+static int add_tool(const kin_fields *tool, const json_t *allowed, json_t *tools, kin_api_error *err) {
+    const json_t *type;
+    if (kin_fields_need(tool, "type", KIN_FIELD_STRING, &type, err) != 0) return KIN_FAIL;
+    bool is_one = kin_fields_is(tool, "type", "function") || kin_fields_is(tool, "type", "custom");
+    if (!is_one && !kin_fields_is(tool, "type", "namespace")) return 0;
+    if (allowed && !is_allowed(allowed, kin_fields_any(tool, "name"))) return 0;
+    return is_one ? add_function(tool, NULL, tools, err) : add_namespace(tool, tools, err);
 }
 
 static int add_tools(translation *t, const json_t *allowed, kin_api_error *err) {
@@ -206,7 +227,7 @@ static int add_tools(translation *t, const json_t *allowed, kin_api_error *err) 
     return rc;
 }
 
-// "auto", "none", "required"; {type: function, name}; {type: allowed_tools, mode, tools}.
+// "auto", "none", "required"; {type: function or custom, name}; {type: allowed_tools, mode, tools}.
 static int add_tools_and_choice(translation *t, kin_api_error *err) {
     const json_t *given = kin_fields_any(&t->body, "tool_choice"), *name, *allowed;
     kin_fields choice;
@@ -215,13 +236,13 @@ static int add_tools_and_choice(translation *t, kin_api_error *err) {
         return add_tools(t, NULL, err);
     }
     if (kin_fields_object(&t->body, "tool_choice", &choice, err) != 0) return KIN_FAIL;
-    if (kin_fields_is(&choice, "type", "function")) {
+    if (kin_fields_is(&choice, "type", "function") || kin_fields_is(&choice, "type", "custom")) {
         if (kin_fields_need(&choice, "name", KIN_FIELD_STRING, &name, err) != 0) return KIN_FAIL;
         json_object_set_new(t->chat, "tool_choice", kin_chat_named_choice(name));
         return add_tools(t, NULL, err);
     }
     if (!kin_fields_is(&choice, "type", "allowed_tools"))
-        return kin_fields_wrong(&choice, "type", err, 400, "must be function or allowed_tools");
+        return kin_fields_wrong(&choice, "type", err, 400, "must be function, custom or allowed_tools");
     if (kin_fields_need(&choice, "tools", KIN_FIELD_ARRAY, &allowed, err) != 0) return KIN_FAIL;
     kin_fields_copy_as(&choice, "mode", t->chat, "tool_choice");
     return add_tools(t, allowed, err);
