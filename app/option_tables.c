@@ -32,6 +32,8 @@ static void fleet_table(kin_fleet_options *o, kin_option table[KIN_FLEET_N_OPTIO
          0, 0},
         {KIN_OPTION_STRING, "scheduler", 0, &o->scheduler, "exact|halda|memsched|perfsched|dp-sa",
          "algorithm of --plan auto (default: exact)", 0, 0},
+        {KIN_OPTION_STRING, "halda", 0, &o->halda, "published|released",
+         "objective of --scheduler halda: as in the paper (default), or as in the released prima.cpp", 0, 0},
         {KIN_OPTION_STRING, "accept", 0, &o->accept, "margin|thesis",
          "when to switch to a better plan: margin, if 5 % faster (default); thesis, the published rule, which counts the "
          "download",
@@ -147,6 +149,9 @@ static int check_drafts(const kin_session_options *o, kin_err *err) {
 }
 
 int kin_session_end_parsing(kin_session_options *o, const char *operand, kin_err *err) {
+    kin_fleet_options *fleet = &o->fleet;
+    bool is_for_others = fleet->halda && kin_options_is_preset("halda", fleet->halda) && strcmp(fleet->scheduler, "halda") != 0;
+    if (is_for_others) fleet->halda = NULL; // a setting for the commands that use this scheduler
     if (check_drafts(o, err) != 0) return KIN_FAIL;
     if ((o->window || o->retain) && strcmp(o->weights, "window") != 0)
         return kin_err_set(err, "--%s needs --weights window", o->window ? "window" : "retain");

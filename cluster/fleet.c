@@ -101,6 +101,7 @@ static int open_planner(kin_fleet *f, const kin_fleet_base *base, kin_err *err) 
     }
     o.plan = f->o.plan;
     o.scheduler = f->o.scheduler;
+    o.halda = f->o.halda;
     o.accept = f->o.accept;
     o.n_rounds = f->o.n_rounds;
     o.head_name = f->self.name;

@@ -13,6 +13,7 @@ typedef struct kin_fleet_options {
     bool begins_alone;     // ... or none at all; else waits for at least one device
     const char *plan;      // "auto", "even", "memory" or a file
     const char *scheduler; // for "auto"
+    const char *halda;     // for the scheduler of that name: see kin_planner_options
     const char *accept;    // for "auto": see kin_planner_options
     int n_rounds;          // for all plans but a file; 0: the scheduler chooses; by rule: 1
     const char *wire;      // "f32", "f16" or "q8"

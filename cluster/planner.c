@@ -42,6 +42,7 @@ struct kin_planner {
     kin_model_facts model;
     kin_work_facts work;
     const kin_plan_scheduler *scheduler; // NULL: by rule or manual
+    kin_plan_options defaults;           // for it: with the objective of halda
     kin_manual_plan manual;
     bool by_thesis;  // the thesis' rule decides whether another plan replaces the active one
     bool was_joined; // a device had joined: from then on the head continues alone if it must
@@ -76,10 +77,21 @@ static int no_scheduler(const char *name, kin_err *err) {
     return kin_err_set(err, "--scheduler %s: must be one of %s", name, names);
 }
 
+static int read_scheduler(kin_planner *p, kin_err *err) {
+    p->scheduler = kin_plan_scheduler_find(p->o.scheduler);
+    if (!p->scheduler) return no_scheduler(p->o.scheduler, err);
+    if (p->scheduler->plan == kin_plan_halda && !kin_highs_is_there())
+        return kin_err_set(err, "--scheduler halda is not available: kin was built without HiGHS");
+    if (p->o.halda && kin_plan_options_read_halda(&p->defaults, p->o.halda, p->scheduler, err) != 0) return KIN_FAIL;
+    return kin_plan_scheduler_check_rounds(p->scheduler, p->o.n_rounds, err);
+}
+
 static int read_options(kin_planner *p, kin_err *err) {
     p->by_thesis = strcmp(p->o.accept, "thesis") == 0;
     if (!p->by_thesis && strcmp(p->o.accept, "margin") != 0)
         return kin_err_set(err, "--accept %s: must be margin or thesis", p->o.accept);
+    if (p->o.halda && strcmp(p->o.plan, "auto") != 0)
+        return kin_err_set(err, "--halda %s: --plan %s uses no scheduler", p->o.halda, p->o.plan);
     if (p->o.manual) {
         p->manual = *p->o.manual;
         p->o.manual = NULL;
@@ -87,12 +99,7 @@ static int read_options(kin_planner *p, kin_err *err) {
         return 0;
     }
     kin_assert(kin_planner_is_word(p->o.plan));
-    if (strcmp(p->o.plan, "auto") != 0) return 0;
-    p->scheduler = kin_plan_scheduler_find(p->o.scheduler);
-    if (!p->scheduler) return no_scheduler(p->o.scheduler, err);
-    if (strcmp(p->scheduler->name, "halda") == 0 && !kin_highs_is_there())
-        return kin_err_set(err, "--scheduler halda is not available: kin was built without HiGHS");
-    return 0;
+    return strcmp(p->o.plan, "auto") == 0 ? read_scheduler(p, err) : 0;
 }
 
 int kin_planner_open(kin_planner **out, const kin_planner_options *o, const kin_model_facts *model, const kin_work_facts *work,
@@ -102,6 +109,7 @@ int kin_planner_open(kin_planner **out, const kin_planner_options *o, const kin_
     p->o = *o;
     p->model = *model;
     p->work = *work;
+    p->defaults = kin_plan_options_defaults();
     pthread_mutex_init(&p->mutex, NULL);
     kin_cond_init(&p->asked);
     if (read_options(p, err) == 0) return 0;
@@ -256,14 +264,14 @@ static kin_device_set far_devices(const kin_facts *facts) {
 }
 
 static int schedule_but(const kin_planner *p, const kin_facts *facts, kin_device_set but, kin_plan *plan, kin_err *err) {
-    kin_plan_options o = kin_plan_options_defaults();
+    kin_plan_options o = p->defaults;
     o.ilp = kin_highs_solve;
     o.leave_out = but;
     o.n_rounds = facts->n_device == 1 ? 1 : p->o.n_rounds;
-    if (p->scheduler->plan(facts, &o, plan, err) != 0) return KIN_FAIL;
+    if (kin_plan_schedule(p->scheduler, facts, &o, plan, err) != 0) return KIN_FAIL;
     if (passes_each_once(plan)) return 0;
     o.leave_out = but | far_devices(facts);
-    if (p->scheduler->plan(facts, &o, plan, err) != 0) return KIN_FAIL;
+    if (kin_plan_schedule(p->scheduler, facts, &o, plan, err) != 0) return KIN_FAIL;
     return passes_each_once(plan) ? 0 : kin_err_set(err, "the devices' links do not form a ring through all of them");
 }
 

@@ -24,6 +24,7 @@ typedef struct kin_planner_options {
     const char *plan;              // "auto", "even", "memory", "tp", or the file of `manual`
     const kin_manual_plan *manual; // copied; NULL: none
     const char *scheduler;         // for "auto": a name of pure/plan/scheduler.h
+    const char *halda;             // its objective: "published" or "released"; NULL: published. Only for that scheduler
     const char *accept;            // for "auto", rule for replacing the active plan: "margin" (5 %) or "thesis"
     double hold_s;                 // how long a device that lost layers is not assumed to be faster, at first (120 s)
     int n_rounds;                  // 0: the scheduler chooses; by rule: 1

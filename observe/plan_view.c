@@ -34,12 +34,7 @@ static int fail_with_refused(const kin_plan_view *view, kin_err *err) {
 
 int kin_plan_view_ask(const kin_facts *facts, const kin_plan_options *options, const kin_plan_scheduler *scheduler,
                       kin_plan *plan, kin_prediction *prediction, kin_err *err) {
-    if (options->n_rounds > facts->model.n_layer && facts->model.n_layer > 0)
-        return kin_err_set(err, "%d rounds for %d layers: every device needs a layer in every round", options->n_rounds,
-                           facts->model.n_layer);
-    if (scheduler->plan(facts, options, plan, err) != 0) return KIN_FAIL;
-    if (options->n_rounds > 0 && plan->n_rounds != options->n_rounds)
-        return kin_err_set(err, "%s chooses the number of rounds itself; omit --rounds", scheduler->name);
+    if (kin_plan_schedule(scheduler, facts, options, plan, err) != 0) return KIN_FAIL;
     return kin_timeline_predict(facts, plan, prediction, err);
 }
 

@@ -40,7 +40,7 @@ typedef struct kin_plan_view {
     kin_grouped_plan other;                 // scratch
 } kin_plan_view;
 
-// Makes a scheduler's plan and predicts its times. Fails if the scheduler would ignore options->n_rounds.
+// Makes a scheduler's plan and predicts its times. Fails if the scheduler cannot obey options->n_rounds.
 int kin_plan_view_ask(const kin_facts *facts, const kin_plan_options *options, const kin_plan_scheduler *scheduler,
                       kin_plan *plan, kin_prediction *prediction, kin_err *err);
 

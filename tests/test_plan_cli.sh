@@ -228,6 +228,34 @@ says "$err" '81 rounds for 80 layers'
 plan 1 --what-if "$facts/a4-70b.json" --rounds 2 --scheduler dp-sa
 says "$err" 'dp-sa chooses'
 
+claim='perfsched has one round, and halda obeys a divisor of the layers'
+plan 1 --what-if "$facts/a4-70b.json" --rounds 2 --scheduler perfsched
+says "$err" '^kin: perfsched chooses the number of rounds itself'
+if [ -n "$halda" ]; then
+    plan 0 --what-if "$facts/a4-70b.json" --rounds 2 --scheduler halda
+    says "$out" '; 2 passes around the ring'
+    plan 1 --what-if "$facts/a4-70b.json" --rounds 7 --scheduler halda
+    says "$err" '^kin: halda: 80 layers cannot be divided into 7 rounds'
+fi
+
+claim='halda has two objectives, and no other scheduler has them'
+if [ -n "$halda" ]; then
+    for objective in published released; do
+        plan 0 --what-if "$facts/a4-70b.json" --scheduler halda --halda $objective
+        cp "$out" "$dir/$objective"
+    done
+    says "$dir/published" '^host PC  *29 '
+    says "$dir/released" '^host PC  *19 '
+fi
+plan 0 --what-if "$facts/a4-70b.json" --all --halda released
+plan 2 --what-if "$facts/a4-70b.json" --scheduler halda --halda new
+says "$err" '^kin plan: --halda new: must be published or released'
+plan 2 --what-if "$facts/a4-70b.json" --halda released
+says "$err" '^kin plan: --halda released: only --scheduler halda has it, not exact'
+export KIN_HALDA=released
+plan 0 --what-if "$facts/a4-70b.json" --scheduler exact
+unset KIN_HALDA
+
 claim='an unknown scheduler is a usage error'
 plan 2 --what-if "$facts/a4-70b.json" --scheduler best
 says "$err" '^kin plan: --scheduler best'

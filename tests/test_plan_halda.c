@@ -106,6 +106,110 @@ static void in_the_published_objective_more_rounds_never_help(void **state) {
     }
 }
 
+// The first device has a rate for weights, and another one for the KV cache; the second is an Android device.
+static void objectives_differ_in_what_is_read_and_in_the_tokens_that_count(void **state) {
+    (void)state;
+    const double hop_s[] = {1e-3, 1e-3};
+    const int members[] = {0, 1};
+    kin_facts f;
+    kin_halda_model published, released;
+    kin_paper_facts(&f, KIN_PAPER_TABLE_3, KIN_PAPER_70B, 2);
+    f.devices[0].cpu.read_bytes_s = 1; // only attention reads at this rate
+    f.devices[1].os = KIN_OS_ANDROID;
+    f.devices[1].disk_random_bytes_s = f.devices[1].disk_bytes_s / 4;
+    kin_halda_model_init(&published, &f, members, hop_s, 2, KIN_HALDA_PUBLISHED);
+    kin_halda_model_init(&released, &f, members, hop_s, 2, KIN_HALDA_RELEASED);
+    const double layer = kin_facts_layer_bytes(&f.model), rate = f.devices[0].cpu.token_bytes_s[KIN_QUANT_Q4_K];
+    assert_true(fabs(published.layer_kv_bytes - layer - f.work.n_cached * f.model.kv_bytes) < 1);
+    assert_true(fabs(released.layer_kv_bytes - layer - f.work.n_ctx * f.model.kv_bytes) < 1);
+    double read_s = published.devices[0].alpha_s - released.devices[0].alpha_s;
+    assert_true(fabs(read_s - published.layer_kv_bytes / rate) < 1e-9);
+    read_s = published.kappa_s - released.kappa_s;
+    assert_true(fabs(read_s - (published.row_bytes + published.output_bytes) / rate) < 1e-9);
+    assert_true(published.devices[0].xi_s > 1e-3 && released.devices[0].xi_s == 0);
+    assert_true(published.devices[1].disk_bytes_s == f.devices[1].disk_bytes_s);
+    assert_true(released.devices[1].disk_bytes_s == f.devices[1].disk_random_bytes_s);
+}
+
+// ---- the algorithm, with a solver that always gives the same windows
+
+static struct {
+    int n_free;        // devices outside of M4 in the last program for four devices
+    double first_cost; // of the head's layers in the first program
+} asked;
+
+// One round: the head has all layers but one per other device, on CPUs.
+static kin_ilp_outcome gives_the_head_all(const kin_ilp *ilp, double *x, kin_err *err) {
+    (void)err;
+    int M = ilp->n_column / 2;
+    if (ilp->row_least[0] < 80) return KIN_ILP_INFEASIBLE;
+    if (asked.n_free < 0) asked.first_cost = ilp->cost[0];
+    if (M == 4) asked.n_free = 0;
+    for (int row = 1; row < ilp->n_row && M == 4; row++) asked.n_free += isinf(ilp->row_most[row]);
+    for (int i = 0; i < 2 * M; i++) x[i] = i < M ? 1 : 0;
+    x[0] = 80 - (M - 1);
+    return KIN_ILP_OPTIMAL;
+}
+
+// A GPU has room, and RAM is full: as published devices are forced into M4 until none is left; the released code does not force
+// any, because the other devices have one layer on their CPU.
+static void weak_devices_prevent_the_calibration_in_the_released_code_only(void **state) {
+    (void)state;
+    for (int kind = KIN_HALDA_PUBLISHED; kind <= KIN_HALDA_RELEASED; kind++) {
+        kin_plan_options options = with_ilp((kin_halda_terms_kind)kind);
+        kin_facts facts;
+        kin_plan plan;
+        options.ilp = gives_the_head_all;
+        asked.n_free = -1;
+        kin_paper_facts(&facts, KIN_PAPER_TABLE_3, KIN_PAPER_70B, 4);
+        assert_int_equal(facts.model.n_layer, 80);
+        kin_plan_halda(&facts, &options, &plan, NULL);
+        assert_int_equal(asked.n_free, kind == KIN_HALDA_PUBLISHED ? 0 : 1);
+    }
+}
+
+static void the_released_code_prefers_the_head_by_a_hundredth(void **state) {
+    (void)state;
+    const int members[] = {0, 1, 2, 3};
+    const double hop_s[4] = {0};
+    kin_plan_options options = with_ilp(KIN_HALDA_RELEASED);
+    kin_facts facts;
+    kin_halda_model h;
+    kin_plan plan;
+    options.ilp = gives_the_head_all;
+    asked.n_free = -1;
+    kin_paper_facts(&facts, KIN_PAPER_TABLE_3, KIN_PAPER_70B, 4);
+    kin_plan_halda(&facts, &options, &plan, NULL);
+    kin_halda_model_init(&h, &facts, members, hop_s, 4, KIN_HALDA_RELEASED);
+    bool is_m4 = fabs(asked.first_cost * 1.01 - h.devices[0].alpha_s) < 1e-9;
+    bool is_m3 = fabs(asked.first_cost * 1.01 - kin_halda_terms_of(&h, 0, KIN_HALDA_M3).a_s) < 1e-9;
+    assert_true(is_m3 || is_m4);
+}
+
+static void a_number_of_rounds_is_obeyed_or_refused(void **state) {
+    (void)state;
+    kin_plan_options options = with_ilp(KIN_HALDA_PUBLISHED);
+    kin_facts facts;
+    kin_plan plan;
+    kin_err err;
+    kin_paper_facts(&facts, KIN_PAPER_TABLE_3, KIN_PAPER_70B, 4);
+    for (options.n_rounds = 1; options.n_rounds <= 10; options.n_rounds++) {
+        int rc = kin_plan_halda(&facts, &options, &plan, &err);
+        bool divides = facts.model.n_layer % options.n_rounds == 0;
+        assert_true(divides ? rc == 0 && plan.n_rounds == options.n_rounds : rc != 0 && strstr(err.text, "cannot be divided"));
+    }
+    kin_paper_facts(&facts, KIN_PAPER_A4, KIN_PAPER_70B, 0);
+    options.n_rounds = 40; // two layers in each round, and more than the memory of two devices
+    assert_int_equal(kin_plan_schedule(kin_plan_scheduler_find("halda"), &facts, &options, &plan, &err), KIN_FAIL);
+    assert_string_equal(err.text, "halda: there is no plan with 40 rounds");
+    options.n_rounds = 2;
+    for (int i = 0; i < 2; i++) {
+        const char *name = i ? "dp-sa" : "perfsched";
+        assert_int_equal(kin_plan_schedule(kin_plan_scheduler_find(name), &facts, &options, &plan, &err), KIN_FAIL);
+        assert_non_null(strstr(err.text, "chooses the number of rounds itself"));
+    }
+}
+
 // ---- the paper's choices
 
 static void models_up_to_14b_run_on_d3_alone(void **state) {
@@ -248,6 +352,10 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(the_linear_terms_add_up_to_the_objective),
         cmocka_unit_test(in_the_published_objective_more_rounds_never_help),
+        cmocka_unit_test(objectives_differ_in_what_is_read_and_in_the_tokens_that_count),
+        cmocka_unit_test(weak_devices_prevent_the_calibration_in_the_released_code_only),
+        cmocka_unit_test(the_released_code_prefers_the_head_by_a_hundredth),
+        cmocka_unit_test(a_number_of_rounds_is_obeyed_or_refused),
         cmocka_unit_test(models_up_to_14b_run_on_d3_alone),
         cmocka_unit_test(larger_models_fill_the_gpus_of_d2_and_d3_first),
         cmocka_unit_test(the_70b_model_takes_three_of_ten_devices),

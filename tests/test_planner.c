@@ -16,6 +16,7 @@
 #include "pure/plan/group_search.h"
 #include "pure/plan/prompt.h"
 #include "pure/plan/timeline.h"
+#include "sys/highs.h"
 #include "testkit/equal_devices.h"
 #include "testkit/paper_clusters.h"
 #include "tests/place.h"
@@ -943,6 +944,72 @@ static void names_that_are_none_are_said(void **state) {
     assert_string_equal(err.text, "--scheduler guess: must be one of exact, halda, memsched, perfsched, dp-sa");
 }
 
+static void assert_refused(const kin_planner_options *o, const char *sentence) {
+    kin_planner *p;
+    kin_err err;
+    assert_int_equal(kin_planner_open(&p, o, &cluster.model, &cluster.work, &err), KIN_FAIL);
+    if (!strstr(err.text, sentence)) fail_msg("'%s', not '%s'", err.text, sentence);
+}
+#define assert_refused(...) FROM_TEST(assert_refused(__VA_ARGS__))
+
+static void options_that_a_scheduler_would_ignore_are_refused(void **state) {
+    (void)state;
+    kin_planner_options o = options_of("auto", "perfsched");
+    o.n_rounds = 2;
+    assert_refused(&o, "perfsched chooses the number of rounds itself");
+    o.scheduler = "dp-sa";
+    assert_refused(&o, "dp-sa chooses the number of rounds itself");
+    o = options_of("auto", "exact");
+    o.halda = "released";
+    assert_refused(&o, "--halda released: only --scheduler halda has it, not exact");
+    o = options_of("even", "halda");
+    o.halda = "released";
+    assert_refused(&o, "--halda released: --plan even uses no scheduler");
+    if (!kin_highs_is_there()) return;
+    o = options_of("auto", "halda");
+    o.halda = "both";
+    assert_refused(&o, "--halda both: must be published or released");
+}
+
+// With the released objective the host PC of A.4 has no layer on its CPU.
+static void halda_plans_by_the_objective_that_was_asked_for(void **state) {
+    (void)state;
+    static kin_planner_question a;
+    if (!kin_highs_is_there()) skip();
+    kin_paper_facts(&cluster, KIN_PAPER_A4, KIN_PAPER_70B, 0);
+    ask_about(&a, (int[]){0, 1, 2, 3}, 4);
+    for (int i = 0; i < 2; i++) {
+        kin_planner_options o = options_of("auto", "halda");
+        kin_plan plan;
+        o.halda = i ? "released" : "published";
+        kin_planner *p = open_with(&o);
+        answer_to(p, &a, &plan);
+        assert_int_equal(layers_of(&plan, &a, 1), i ? 19 : 29);
+        kin_planner_close(p);
+    }
+}
+
+static void a_ring_has_the_rounds_that_were_asked_for_or_none(void **state) {
+    (void)state;
+    static kin_planner_question a;
+    kin_plan plan;
+    kin_err err;
+    if (!kin_highs_is_there()) skip();
+    kin_planner_options o = options_of("auto", "halda");
+    kin_paper_facts(&cluster, KIN_PAPER_A4, KIN_PAPER_70B, 0);
+    ask_about(&a, (int[]){0, 1, 2, 3}, 4);
+    o.n_rounds = 2;
+    kin_planner *p = open_with(&o);
+    answer_to(p, &a, &plan);
+    assert_int_equal(plan.n_rounds, 2);
+    kin_planner_close(p);
+    o.n_rounds = 7;
+    p = open_with(&o);
+    assert_int_equal(kin_planner_ask(p, &a, &plan, &err), KIN_FAIL);
+    assert_non_null(strstr(err.text, "halda: 80 layers cannot be divided into 7 rounds"));
+    kin_planner_close(p);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup(the_answer_is_the_schedulers_plan, setup),
@@ -981,6 +1048,9 @@ int main(void) {
         cmocka_unit_test_setup(a_group_may_be_a_part_of_the_ring, setup),
         cmocka_unit_test_setup(a_dry_run_gives_devices_no_work_but_sees_the_facts, setup),
         cmocka_unit_test_setup(names_that_are_none_are_said, setup),
+        cmocka_unit_test_setup(options_that_a_scheduler_would_ignore_are_refused, setup),
+        cmocka_unit_test_setup(halda_plans_by_the_objective_that_was_asked_for, setup),
+        cmocka_unit_test_setup(a_ring_has_the_rounds_that_were_asked_for_or_none, setup),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -24,16 +24,16 @@ typedef struct plan_options {
 
 // Options that each kind of plan accepts. A table that does not apply is empty, so its options are unknown.
 typedef struct plan_tables {
-    kin_option always[11];
+    kin_option always[12];
     kin_option one[4];   // not with --all
     kin_option model[3]; // if the model is read from its file
     kin_option here[7];  // not with --what-if
     kin_option others[KIN_IDENTITY_N_OPTIONS + 3];
 } plan_tables;
 
-static void fill_always(plan_options *o, kin_option table[11]) {
+static void fill_always(plan_options *o, kin_option table[12]) {
     kin_session_options *s = &o->session;
-    const kin_option options[11] = {
+    const kin_option options[12] = {
         {KIN_OPTION_STRING, "model", 'm', &s->model, "FILE", "GGUF model (default: the file's, or the built-in demo model)", 0,
          0},
         {KIN_OPTION_STRING, "what-if", 0, &o->what_if, "FACTS", "plan for the devices, links and model in this JSON file", 0, 0},
@@ -47,6 +47,8 @@ static void fill_always(plan_options *o, kin_option table[11]) {
          "context length at which the time per token is predicted (default: the file's, or half the context)", 0, 1 << 27},
         {KIN_OPTION_INT, "rounds", 0, &s->fleet.n_rounds, "K", "passes around the ring per token (default: the fastest)", 0,
          KIN_MAX_WINDOWS},
+        {KIN_OPTION_STRING, "halda", 0, &s->fleet.halda, "published|released",
+         "objective of --scheduler halda: as in the paper (default), or as in the released prima.cpp", 0, 0},
         {KIN_OPTION_FLAG, "all", 'a', &o->all, NULL, "compare all schedulers", 0, 0},
         {KIN_OPTION_FLAG, "json", 0, &o->json, NULL, "print JSON", 0, 0},
         {0},
@@ -349,10 +351,9 @@ static int print_schedulers(void) {
     return KIN_EXIT_OK;
 }
 
-static int run_plan(const plan_options *o, const kin_plan_scheduler *scheduler) {
+static int run_plan(const plan_options *o, kin_plan_options how, const kin_plan_scheduler *scheduler) {
     static kin_facts facts;
     kin_err err;
-    kin_plan_options how = kin_plan_options_defaults();
     how.n_rounds = o->session.fleet.n_rounds;
     if (kin_highs_is_there()) how.ilp = kin_highs_solve;
     int rc = check_draft(o, &err) == 0 ? find_facts(o, &facts, &err) : KIN_FAIL;
@@ -367,11 +368,12 @@ static int command_plan(int argc, char **argv) {
     if (kin_model_source_resolve(&o.session, &err) != 0) return kin_app_fail(&err);
     if (strcmp(o.session.fleet.scheduler, "help") == 0) return print_schedulers();
     const kin_plan_scheduler *scheduler = kin_plan_scheduler_find(o.session.fleet.scheduler);
-    if (!scheduler) {
-        kin_err_set(&err, "--scheduler %s: unknown ('--scheduler help' lists all)", o.session.fleet.scheduler);
+    kin_plan_options how = kin_plan_options_defaults();
+    const char *halda = o.session.fleet.halda;
+    if (!scheduler) kin_err_set(&err, "--scheduler %s: unknown ('--scheduler help' lists all)", o.session.fleet.scheduler);
+    if (!scheduler || (halda && kin_plan_options_read_halda(&how, halda, o.all ? NULL : scheduler, &err) != 0))
         return kin_app_usage("plan", &err);
-    }
-    return run_plan(&o, scheduler);
+    return run_plan(&o, how, scheduler);
 }
 
 static void with_plan_options(void (*use)(kin_option_tables tables, void *user), void *user) {

@@ -10,6 +10,7 @@
 // Where the paper is silent: a program without a solution ends the loop with the previous solution (as in prima.cpp). If there
 // was none, the overloaded device with the slowest disk is forced into M4; if there is no such device, the first w is the result.
 // Sets can alternate for ever, so the loop is bounded. Eq. (9) allows equality, Eq. (40) does not; here it is allowed.
+// halda_cost.h lists what the released prima.cpp does otherwise.
 #include <math.h>
 
 #include <string.h>
@@ -19,6 +20,7 @@
 #include "pure/plan/scheduler.h"
 
 enum { MAX_DEVICES = KIN_FACTS_MAX_DEVICES };
+static const double RELEASED_HEAD_PRIORITY = 1.01;
 
 typedef struct windows {
     int w[MAX_DEVICES], n[MAX_DEVICES], k;
@@ -29,8 +31,13 @@ typedef struct solver {
     kin_halda_model model;
     kin_halda_set sets[MAX_DEVICES];
     bool forced[MAX_DEVICES]; // into M4
-    windows now;
+    windows now, best;        // best->k 0: no program had a solution
+    double best_s;
 } solver;
+
+static bool is_released(const solver *s) {
+    return s->options->halda_kind == KIN_HALDA_RELEASED;
+}
 
 // ---- lines 1 to 6
 
@@ -48,6 +55,7 @@ static void init_windows(solver *s) {
         }
         if (s->now.w[i] == 0) s->now.w[i]++, s->now.w[largest]--;
     }
+    for (int i = 0; i < h->n_device && is_released(s); i++) s->now.n[i] = h->devices[i].has_gpu ? s->now.w[i] : 0;
 }
 
 // Returns true if a set changed.
@@ -107,6 +115,7 @@ static void make_program(const solver *s, int k, kin_ilp *ilp) {
         ilp->cost[h->n_device + i] = k * t.b_s;
         add_entry(ilp, 0, i, 1);
     }
+    if (is_released(s)) ilp->cost[0] /= RELEASED_HEAD_PRIORITY;
     add_row(ilp, n_window, n_window);
     for (int i = 0; i < h->n_device; i++) add_device_rows(s, ilp, i, n_window);
 }
@@ -120,48 +129,56 @@ static double objective_s(const solver *s, const windows *x) {
     return sum;
 }
 
-// Finds the best solution over all k. best->k stays 0 if no program has a solution.
-static int solve_programs(const solver *s, windows *best, kin_err *err) {
+// Compares the solutions for all k with the best one. Sets *found if there is any.
+static int solve_programs(solver *s, bool *found, kin_err *err) {
     kin_ilp ilp;
-    double x[KIN_ILP_MAX_COLUMNS], best_s = INFINITY;
+    double x[KIN_ILP_MAX_COLUMNS];
     int M = s->model.n_device, L = s->model.n_layer;
-    *best = (windows){0};
+    *found = false;
+    if (is_released(s)) s->best_s = INFINITY;
     for (int k = 1; k < L || k == 1; k++) {
-        if (L % k != 0 || L / k < M) continue;
+        if (L % k != 0 || L / k < M || (s->options->n_rounds > 0 && k != s->options->n_rounds)) continue;
         make_program(s, k, &ilp);
         kin_ilp_outcome outcome = s->options->ilp(&ilp, x, err);
         if (outcome == KIN_ILP_FAILED) return KIN_FAIL;
         if (outcome == KIN_ILP_INFEASIBLE) continue;
-        windows found = {.k = k};
-        for (int i = 0; i < M; i++) found.w[i] = (int)lround(x[i]), found.n[i] = (int)lround(x[M + i]);
-        double value_s = objective_s(s, &found);
-        if (value_s < best_s * (1 - 1e-9)) best_s = value_s, *best = found; // at a tie, fewer rounds win
+        windows solution = {.k = k};
+        for (int i = 0; i < M; i++) solution.w[i] = (int)lround(x[i]), solution.n[i] = (int)lround(x[M + i]);
+        double value_s = objective_s(s, &solution);
+        *found = true;
+        if (value_s < s->best_s * (1 - 1e-9)) s->best_s = value_s, s->best = solution; // at a tie, fewer rounds win
     }
     return 0;
 }
 
 // ---- lines 13 to 15
 
-// True if a GPU has room for one more layer in each round.
-static bool has_free_gpu(const solver *s, const windows *x) {
-    for (int i = 0; i < s->model.n_device; i++) {
-        int n_window = s->model.n_layer / x->k;
-        if (s->model.devices[i].has_gpu && x->n[i] < (int)floor(n_window * kin_halda_gpu_share(&s->model, i))) return true;
-    }
-    return false;
+// True if the GPU has room for one more layer in each round.
+static bool has_room_on_gpu(const solver *s, int i) {
+    int n_window = s->model.n_layer / s->best.k;
+    return s->model.devices[i].has_gpu && s->best.n[i] < (int)floor(n_window * kin_halda_gpu_share(&s->model, i));
 }
 
-// True if a device has more layers than its GPU takes or, without a GPU, than its RAM holds.
-static bool has_overload(const solver *s, const windows *x) {
-    for (int i = 0; i < s->model.n_device; i++) {
-        if (s->model.devices[i].has_gpu ? x->w[i] > x->n[i] : s->sets[i] != KIN_HALDA_M4) return true;
-    }
-    return false;
+static bool is_overloaded(const solver *s, int i) {
+    const windows *x = &s->best;
+    const bool has_gpu = s->model.devices[i].has_gpu;
+    if (is_released(s)) return has_gpu ? x->w[i] > x->n[i] : s->sets[i] != KIN_HALDA_M4;
+    return (has_gpu && !has_room_on_gpu(s, i) && x->w[i] > x->n[i]) ||
+           kin_halda_set_of(&s->model, i, x->w[i], x->n[i], x->k, false) != KIN_HALDA_M4;
 }
 
-static bool has_weak(const solver *s, const windows *x) {
-    for (int i = 1; i < s->model.n_device; i++) {
-        if (x->w[i] == 1) return true;
+static bool needs_calibration(const solver *s) {
+    bool room = false, overload = false;
+    for (int i = 0; i < s->model.n_device; i++) {
+        room = room || has_room_on_gpu(s, i);
+        overload = overload || is_overloaded(s, i);
+    }
+    return room && overload;
+}
+
+static bool has_weak(const solver *s) {
+    for (int i = 0; i < s->model.n_device; i++) {
+        if (s->best.w[i] == 1 && s->best.n[i] == 0) return true;
     }
     return false;
 }
@@ -179,22 +196,22 @@ static bool force_slowest(solver *s) {
 // ---- Algorithm 1
 
 static int allocate(solver *s, kin_err *err) {
-    windows last = {0};
+    bool found;
     init_windows(s);
+    s->best = (windows){0};
+    s->best_s = INFINITY;
     memset(s->forced, 0, sizeof s->forced);
     for (int i = 0; i < s->model.n_device; i++) s->sets[i] = (kin_halda_set)-1;
     for (int round = 0; round < 4 * s->model.n_device + 8; round++) {
-        windows best;
         if (!assign_sets(s)) break;
-        if (solve_programs(s, &best, err) != 0) return KIN_FAIL;
-        if (best.k == 0 && last.k == 0 && force_slowest(s)) continue;
-        if (best.k == 0) break;
-        last = best;
-        // A device that will be removed is no reason to force another one; prima.cpp does not make this exception.
-        if (!has_weak(s, &best) && has_free_gpu(s, &best) && has_overload(s, &best) && force_slowest(s)) continue;
-        s->now = best;
+        if (solve_programs(s, &found, err) != 0) return KIN_FAIL;
+        if (s->best.k == 0 && force_slowest(s)) continue;
+        if (!found) break;
+        bool may_force = !is_released(s) || !has_weak(s);
+        if (may_force && needs_calibration(s) && force_slowest(s)) continue;
+        s->now = s->best;
     }
-    if (last.k > 0) s->now = last;
+    if (s->best.k > 0) s->now = s->best;
     return 0;
 }
 
@@ -217,16 +234,22 @@ int kin_plan_halda(const kin_facts *facts, const kin_plan_options *options, kin_
     double hop_s[MAX_DEVICES];
     bool proven;
     if (!options->ilp) return kin_err_set(err, "halda: kin was built without the integer program solver HiGHS");
+    if (options->n_rounds > 1 && (facts->model.n_layer % options->n_rounds != 0 || options->n_rounds == facts->model.n_layer))
+        return kin_err_set(err, "halda: %d layers cannot be divided into %d rounds: it must be a divisor, and a smaller number",
+                           facts->model.n_layer, options->n_rounds);
     if (kin_plan_scheduler_devices(facts, options, &usable, err) != 0) return KIN_FAIL;
     kin_hops_init(&hops, facts, usable, 1);
     kin_hops_tour(&hops, usable, members, &proven);
     int n_members = __builtin_popcount(usable);
-    if (n_members > facts->model.n_layer) n_members = facts->model.n_layer; // each member has at least one
+    int n_window = facts->model.n_layer / (options->n_rounds > 0 ? options->n_rounds : 1);
+    if (n_members > n_window) n_members = n_window; // each member has at least one
     do {
         for (int i = 0; i < n_members; i++) hop_s[i] = hops.cost[members[i]][members[(i + 1) % n_members]];
         kin_halda_model_init(&s.model, facts, members, hop_s, n_members, options->halda_kind);
         if (allocate(&s, err) != 0) return kin_err_prefix(err, "halda");
     } while (drop_weak(&s, members, &n_members));
+    if (options->n_rounds > 0 && s.now.k != options->n_rounds)
+        return kin_err_set(err, "halda: there is no plan with %d rounds", options->n_rounds);
     *plan = (kin_plan){.n_rounds = s.now.k};
     for (int i = 0; i < n_members; i++) {
         plan->shares[members[i]].n_layer = s.now.k * s.now.w[i];

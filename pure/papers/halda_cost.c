@@ -1,6 +1,7 @@
 #include "pure/papers/halda_cost.h"
 
 #include <math.h>
+#include <stddef.h>
 
 static double rate_of(const double rates[KIN_N_QUANT], int q) {
     return rates[q] > 0 ? rates[q] : rates[KIN_QUANT_OTHER];
@@ -13,9 +14,24 @@ static double compute_s(const double flops[KIN_N_QUANT], const kin_engine_facts 
     return sum;
 }
 
+// Returns T: the bytes per second at which the engine reads these weights.
+static double read_rate(const double bytes[KIN_N_QUANT], const double more[KIN_N_QUANT], const kin_engine_facts *e) {
+    double sum = 0, sum_s = 0;
+    for (int q = 0; q < KIN_N_QUANT; q++) {
+        double n = bytes[q] + (more ? more[q] : 0);
+        sum += n;
+        sum_s += n > 0 ? n / rate_of(e->token_bytes_s, q) : 0;
+    }
+    return sum / sum_s;
+}
+
 static double layer_s(const kin_halda_model *h, const kin_model_facts *m, const kin_engine_facts *e, kin_halda_terms_kind kind) {
-    double read_s = kind == KIN_HALDA_PUBLISHED ? h->layer_kv_bytes / e->read_bytes_s : 0;
+    double read_s = kind == KIN_HALDA_PUBLISHED ? h->layer_kv_bytes / read_rate(m->layer_bytes, m->expert_bytes, e) : 0;
     return compute_s(m->layer_flops, e) + e->kv_copy_s + read_s;
+}
+
+static bool reads_at_random(kin_os os, kin_halda_terms_kind kind) {
+    return kind == KIN_HALDA_PUBLISHED ? os == KIN_OS_MACOS : os != KIN_OS_LINUX;
 }
 
 static void init_device(kin_halda_model *h, const kin_facts *facts, kin_halda_device *out, kin_halda_terms_kind kind) {
@@ -29,7 +45,7 @@ static void init_device(kin_halda_model *h, const kin_facts *facts, kin_halda_de
     if (out->has_gpu) out->beta_s = layer_s(h, m, &d->gpu, kind) - out->alpha_s;
     if (out->has_gpu && !d->uma && kind == KIN_HALDA_PUBLISHED) out->xi_s += d->to_gpu_s + d->from_gpu_s;
     out->avail_bytes = out->is_metal ? d->gpu_memory_bytes : d->memory_bytes + (d->os == KIN_OS_ANDROID ? d->swap_bytes : 0);
-    out->disk_bytes_s = d->os == KIN_OS_MACOS ? d->disk_random_bytes_s : d->disk_bytes_s;
+    out->disk_bytes_s = reads_at_random(d->os, kind) ? d->disk_random_bytes_s : d->disk_bytes_s;
     out->fixed_bytes = (out->is_head ? h->row_bytes + h->output_bytes : 0) + m->cpu_buffer_bytes;
     if (out->is_metal) out->fixed_bytes += m->gpu_buffer_bytes;
     if (out->has_gpu)
@@ -41,7 +57,8 @@ void kin_halda_model_init(kin_halda_model *h, const kin_facts *facts, const int 
     const kin_model_facts *m = &facts->model;
     const kin_device_facts *head = &facts->devices[members[0]];
     *h = (kin_halda_model){.n_device = n_members, .n_layer = m->n_layer, .layer_bytes = kin_facts_layer_bytes(m)};
-    h->layer_kv_bytes = h->layer_bytes + kin_facts_kv_held(m, facts->work.n_ctx);
+    const int n_kv = kind == KIN_HALDA_PUBLISHED ? facts->work.n_cached : facts->work.n_ctx;
+    h->layer_kv_bytes = h->layer_bytes + kin_facts_kv_held(m, n_kv);
     h->output_bytes = kin_facts_bytes_sum(m->output_bytes);
     h->row_bytes = m->input_bytes / m->n_vocab;
     for (int i = 0; i < n_members; i++) {
@@ -49,7 +66,8 @@ void kin_halda_model_init(kin_halda_model *h, const kin_facts *facts, const int 
         init_device(h, facts, &h->devices[i], kind);
     }
     h->kappa_s = compute_s(m->output_flops, &head->cpu);
-    if (kind == KIN_HALDA_PUBLISHED) h->kappa_s += (h->row_bytes + h->output_bytes) / head->cpu.read_bytes_s;
+    if (kind == KIN_HALDA_PUBLISHED)
+        h->kappa_s += (h->row_bytes + h->output_bytes) / read_rate(m->output_bytes, NULL, &head->cpu);
     if (h->devices[0].disk_bytes_s > 0) h->kappa_s += h->row_bytes / h->devices[0].disk_bytes_s;
 }
 

@@ -11,15 +11,28 @@
 //   b_i, b_o, V    input, output, n_vocab              bytes of the embedding and the output; vocabulary
 //   c_cpu, c_gpu   cpu_buffer, gpu_buffer     bytes    compute buffers
 //   d_avail        avail_bytes                bytes    memory (Metal: its working set; Android: with what can be swapped out)
-//   s_disk         disk_bytes_s               bytes/s  sequential on Linux and Android, random on macOS
+//   s_disk         disk_bytes_s               bytes/s  sequential on Linux, random on macOS
+//   n_kv           in layer_kv_bytes          tokens   in the KV cache
+//   T              read_rate                  bytes/s  at which an engine reads weights
 //   M1 to M4       kin_halda_set                       how a device's OS behaves when memory runs out
 //
 // All terms add up: the paper assumes that the OS has not begun to load when computing begins. So in this objective more rounds
 // never help, and the sum exceeds the time of a device that streams ahead.
 //
-// FLOPS are those of products with a prompt batch, as prima.cpp measures them, and the time to read the weights at memory's plain
-// rate is added. The released prima.cpp omits that reading (b' / T in alpha and beta, Eq. 14) and all of xi; so does
-// KIN_HALDA_RELEASED.
+// FLOPS are those of products with a prompt batch, as prima.cpp measures them. Objective and algorithm exist as published and as
+// in the released prima.cpp, which differ:
+//
+//                              KIN_HALDA_PUBLISHED                     KIN_HALDA_RELEASED
+//   reading (Eq. 14)           b' / T, the output too                  omitted
+//   xi (Eq. 14, 19)            copies to and from the GPU, and hops    omitted
+//   n_kv                       the tokens that are cached              the whole context
+//   disk of Android            sequential; the paper does not say it   random
+//   first n (line 1)           0                                       w, where there is a GPU
+//   cost of the head's w       unchanged                               divided by 1.01, so that the head comes first
+//   best (line 12)             of all iterations                       of each iteration
+//   overloaded (line 13)       VRAM is full and the CPU has layers,    a GPU does not have all layers of its device, or RAM is
+//                              or RAM is full                          full where there is no GPU
+//   line 13 does not apply     never                                   if a device has one layer, on its CPU
 #pragma once
 
 #include "pure/plan/facts.h"

@@ -6,12 +6,12 @@
 #include "pure/plan/latency.h"
 
 const kin_plan_scheduler kin_plan_schedulers[] = {
-    {"exact", kin_plan_playoff, "the best plan under the timeline model"},
-    {"halda", kin_plan_halda, "Algorithm 1 of prima.cpp's paper, on its objective"},
-    {"memsched", kin_plan_memsched, "in proportion to memory, as exo does"},
-    {"perfsched", kin_plan_perfsched, "in proportion to computing power, then by memory, as Galaxy does"},
-    {"dp-sa", kin_plan_dp_sa, "dynamic programming over one range per device, annealed orders"},
-    {NULL, NULL, NULL},
+    {"exact", kin_plan_playoff, "the best plan under the timeline model", false},
+    {"halda", kin_plan_halda, "Algorithm 1 of prima.cpp's paper, on its objective", false},
+    {"memsched", kin_plan_memsched, "in proportion to memory, as exo does", false},
+    {"perfsched", kin_plan_perfsched, "in proportion to computing power, then by memory, as Galaxy does", true},
+    {"dp-sa", kin_plan_dp_sa, "dynamic programming over one range per device, annealed orders", true},
+    {0},
 };
 
 const kin_plan_scheduler *kin_plan_scheduler_find(const char *name) {
@@ -24,6 +24,30 @@ const kin_plan_scheduler *kin_plan_scheduler_find(const char *name) {
 kin_plan_options kin_plan_options_defaults(void) {
     // prima.cpp calls a disk slow below 100 MB/s.
     return (kin_plan_options){.max_nodes = 2000, .max_orders = 2000, .seed = 1, .slow_disk_bytes_s = 100e6};
+}
+
+int kin_plan_scheduler_check_rounds(const kin_plan_scheduler *scheduler, int n_rounds, kin_err *err) {
+    if (n_rounds <= 1 || !scheduler->is_one_round) return 0;
+    return kin_err_set(err, "%s chooses the number of rounds itself, and it is always 1; omit --rounds", scheduler->name);
+}
+
+int kin_plan_schedule(const kin_plan_scheduler *scheduler, const kin_facts *facts, const kin_plan_options *options,
+                      kin_plan *plan, kin_err *err) {
+    if (options->n_rounds > facts->model.n_layer && facts->model.n_layer > 0)
+        return kin_err_set(err, "%d rounds for %d layers: every device needs a layer in every round", options->n_rounds,
+                           facts->model.n_layer);
+    if (kin_plan_scheduler_check_rounds(scheduler, options->n_rounds, err) != 0) return KIN_FAIL;
+    return scheduler->plan(facts, options, plan, err);
+}
+
+int kin_plan_options_read_halda(kin_plan_options *options, const char *words, const kin_plan_scheduler *scheduler, kin_err *err) {
+    if (scheduler && scheduler->plan != kin_plan_halda)
+        return kin_err_set(err, "--halda %s: only --scheduler halda has it, not %s", words, scheduler->name);
+    bool is_released = strcmp(words, "released") == 0;
+    if (!is_released && strcmp(words, "published") != 0)
+        return kin_err_set(err, "--halda %s: must be published or released", words);
+    options->halda_kind = is_released ? KIN_HALDA_RELEASED : KIN_HALDA_PUBLISHED;
+    return 0;
 }
 
 int kin_plan_scheduler_devices(const kin_facts *facts, const kin_plan_options *options, kin_device_set *usable, kin_err *err) {

@@ -24,16 +24,16 @@ typedef enum kin_dp_orders {
 } kin_dp_orders;
 
 typedef struct kin_plan_options {
-    kin_device_set leave_out; // never use these
-    kin_device_set force_in;  // these must compute; only `exact` uses it
-    double below_s;           // `exact`: only plans faster than this; 0: any
-    int n_rounds;             // 0: the scheduler chooses; a given number is used by `exact`, `memsched` and `perfsched` only
-    int max_nodes;            // `exact`: number of device sets that are searched before it stops with a gap
-    int max_orders;           // `dp-sa`: number of random orders if there are too many for annealing
-    uint64_t seed;            // `dp-sa`
-    kin_dp_orders dp_orders;  // `dp-sa`
-    kin_ilp_solver *ilp;      // `halda`: the solver of its integer programs
-    double slow_disk_bytes_s; // `halda`: devices with a slower disk must not be overloaded
+    kin_device_set leave_out;        // never use these
+    kin_device_set force_in;         // these must compute; only `exact` uses it
+    double below_s;                  // `exact`: only plans faster than this; 0: any
+    int n_rounds;                    // 0: the scheduler chooses. `perfsched` and `dp-sa` have one round
+    int max_nodes;                   // `exact`: number of device sets that are searched before it stops with a gap
+    int max_orders;                  // `dp-sa`: number of random orders if there are too many for annealing
+    uint64_t seed;                   // `dp-sa`
+    kin_dp_orders dp_orders;         // `dp-sa`
+    kin_ilp_solver *ilp;             // `halda`: the solver of its integer programs
+    double slow_disk_bytes_s;        // `halda`: devices with a slower disk must not be overloaded
     kin_halda_terms_kind halda_kind; // its objective as published, or as in the released prima.cpp
 } kin_plan_options;
 
@@ -46,10 +46,21 @@ typedef struct kin_plan_scheduler {
     const char *name;
     kin_plan_scheduler_fn *plan;
     const char *help;
+    bool is_one_round;
 } kin_plan_scheduler;
 
 extern const kin_plan_scheduler kin_plan_schedulers[]; // the default first; ends with a NULL name
 const kin_plan_scheduler *kin_plan_scheduler_find(const char *name);
+
+// Makes a plan with exactly options->n_rounds rounds, or fails with a sentence.
+int kin_plan_schedule(const kin_plan_scheduler *scheduler, const kin_facts *facts, const kin_plan_options *options,
+                      kin_plan *plan, kin_err *err);
+
+// Fails if the scheduler can never have that many rounds. 0: any.
+int kin_plan_scheduler_check_rounds(const kin_plan_scheduler *scheduler, int n_rounds, kin_err *err);
+
+// Reads the words of --halda. scheduler: the only one that is used; NULL: all are. Fails if `halda` is not used.
+int kin_plan_options_read_halda(kin_plan_options *options, const char *words, const kin_plan_scheduler *scheduler, kin_err *err);
 
 kin_plan_scheduler_fn kin_plan_exact, kin_plan_playoff, kin_plan_halda, kin_plan_memsched, kin_plan_perfsched, kin_plan_dp_sa;
 
