@@ -326,13 +326,14 @@ static void keep_order(const kin_planner *p, const active_plan *about, const kin
     if (kin_timeline_predict(facts, &kept, &then, &err) == 0) *plan = kept;
 }
 
-// Replaces the plan by one with groups if that is faster.
+// Replaces the plan by one with groups if that is faster. The published schedulers know no groups, so their plans stay.
 static void consider_groups(const kin_planner *p, const kin_facts *facts, kin_device_set but, kin_plan *plan) {
     kin_plan_options o = kin_plan_options_defaults();
     kin_grouped_plan grouped;
     kin_prediction ring;
     kin_err err;
     char text[KIN_GROUP_EXPLAIN_MAX];
+    if (p->scheduler->plan != kin_plan_playoff) return;
     if (p->o.n_rounds || facts->n_device < 2 || kin_timeline_predict(facts, plan, &ring, &err) != 0) return;
     o.leave_out = but;
     if (kin_plan_grouped(facts, &o, ring.tpot_s, &grouped, &err) != 0) return;

@@ -759,6 +759,18 @@ static void a_group_is_taken_where_it_is_faster_and_what_is_in_force_has_the_mar
     kin_planner_close(q);
 }
 
+static void the_published_schedulers_never_make_groups(void **state) {
+    (void)state;
+    static kin_planner_question a;
+    ask_with_ratio(&a, 0.9);
+    for (const kin_plan_scheduler *s = kin_plan_schedulers; s->name; s++) {
+        if (s->plan == kin_plan_halda && !kin_highs_is_there()) continue;
+        kin_planner *p = open_planner("auto", s->name);
+        assert_int_equal(answers_group(p, &a), s->plan == kin_plan_playoff);
+        kin_planner_close(p);
+    }
+}
+
 // A head alone is as fast as the best ring of two such devices: the group of both is 2 % faster.
 static void a_group_that_a_newcomer_makes_possible_needs_no_margin(void **state) {
     (void)state;
@@ -1040,6 +1052,7 @@ int main(void) {
         cmocka_unit_test_setup(links_that_make_no_simple_ring_leave_devices_out, setup),
         cmocka_unit_test_setup(a_machine_alone_has_an_expectation, setup),
         cmocka_unit_test_setup(a_group_is_taken_where_it_is_faster_and_what_is_in_force_has_the_margin, setup),
+        cmocka_unit_test_setup(the_published_schedulers_never_make_groups, setup),
         cmocka_unit_test_setup(a_group_that_a_newcomer_makes_possible_needs_no_margin, setup),
         cmocka_unit_test_setup(a_newcomer_that_makes_a_group_a_little_faster_leaves_it_as_it_is, setup),
         cmocka_unit_test_setup(a_group_of_all_is_expected_to_take_its_own_time, setup),
