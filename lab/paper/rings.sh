@@ -91,7 +91,7 @@ paper_figure19() {
         "$(shape "$rtt" 'v[2] > 1.1 * v[1]' 'same: latency counts' 'not shown')"
 }
 paper_figure20() {
-    measure hogs hogs --set repeats="$(if_tiny 1 "$((3 * repeats))")" --set only="$(if_tiny tiktok 'tiktok work youtube zoom download game')"
+    measure hogs hogs --set repeats="$(if_tiny 1 "$((3 * repeats))")" --set only="$(if_tiny 'tiktok work zoom' 'tiktok work youtube zoom download game')"
     taken hogs/busy-home.csv
     figure program percent
     result 'prima Fig. 20 (A.18)' 'cost of short videos, office, film, conference, download; game, %' '5 to 18; 66' "$(ours percent | words | rounded)" - \
