@@ -1,19 +1,16 @@
 #include "net/key.h"
 
 #include <ctype.h>
-#include <errno.h>
-#include <fcntl.h>
 #include <openssl/crypto.h>
 #include <openssl/evp.h>
 #include <openssl/rand.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 #include "base/hex.h"
-#include "sys/io.h"
+#include "sys/secret_file.h"
 #include "sys/sha256.h"
 #include "sys/whole_file.h"
 
@@ -143,24 +140,6 @@ bool kin_key_is_there(const char *path) {
     return access(path, F_OK) == 0;
 }
 
-// True for a file in the folder that systemd makes for the secrets of a service (LoadCredential). The folder is protected; the
-// list of users that may read the file shows as rights of its group.
-static bool is_credential(const char *path) {
-    const char *folder = getenv("CREDENTIALS_DIRECTORY");
-    size_t n = folder ? strlen(folder) : 0;
-    return n > 0 && strncmp(path, folder, n) == 0 && path[n] == '/' && !strchr(path + n + 1, '/');
-}
-
-static int check_file(int fd, const char *path, kin_err *err) {
-    struct stat st;
-    if (fstat(fd, &st) != 0) return kin_err_set(err, "%s: %s", path, strerror(errno));
-    if (!S_ISREG(st.st_mode)) return kin_err_set(err, "%s: not a regular file, so it cannot hold a key", path);
-    if (st.st_uid != geteuid() && st.st_uid != 0) return kin_err_set(err, "%s: this key belongs to another user", path);
-    if (st.st_mode & (S_IRWXG | S_IRWXO) & ~(is_credential(path) ? (mode_t)S_IRGRP : 0))
-        return kin_err_set(err, "%s: other users can read or change this key; fix it with: chmod 600 '%s'", path, path);
-    return 0;
-}
-
 // Parses 64 digits, followed only by white space.
 static int parse_hex(kin_key *key, const char *text, size_t n) {
     if (n < HEX_CHARS || n == FILE_BYTES) return KIN_FAIL;
@@ -171,23 +150,9 @@ static int parse_hex(kin_key *key, const char *text, size_t n) {
     return 0;
 }
 
-static int read_file(char text[FILE_BYTES], size_t *n, int fd, const char *path, kin_err *err) {
-    if (check_file(fd, path, err) != 0) return KIN_FAIL;
-    ssize_t got = kin_io_read(fd, text, FILE_BYTES, 0);
-    if (got < 0) return kin_err_set(err, "%s: %s", path, strerror(errno));
-    *n = (size_t)got;
-    return 0;
-}
-
-// Reads the first *n bytes of a file that only its owner may read. The caller wipes them.
+// The caller wipes the text.
 static int load_secret(char text[FILE_BYTES], size_t *n, const char *path, kin_err *err) {
-    *n = 0;
-    // Non-blocking: if a pipe is in place of the file, open must not hang before it is refused.
-    int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
-    if (fd < 0) return kin_err_set(err, "%s: %s", path, strerror(errno));
-    int rc = read_file(text, n, fd, path, err);
-    close(fd);
-    return rc;
+    return kin_secret_file_read(path, text, FILE_BYTES, n, err) == 0 ? 0 : KIN_FAIL;
 }
 
 int kin_key_load(kin_key *key, const char *path, kin_err *err) {

@@ -3,6 +3,7 @@
 #include "tests/place.h"
 
 #include <fcntl.h>
+#include <sys/stat.h>
 
 static kin_str str(const char *text) {
     return (kin_str){text, text ? strlen(text) : 0};
@@ -83,6 +84,9 @@ static void keys_that_were_meant_and_are_none_are_said(void **state) {
     fclose(f);
     assert_int_equal(kin_access_open(&a, &(kin_access_options){.host = "", .api_key_file = path}, &err), KIN_FAIL);
     assert_non_null(strstr(err.text, "UTF-8"));
+    chmod(path, 0640);
+    assert_int_equal(kin_access_open(&a, &(kin_access_options){.host = "", .api_key_file = path}, &err), KIN_FAIL);
+    assert_non_null(strstr(err.text, "other users can read or change this key; fix it with: chmod 600"));
     unlink(path);
     assert_int_equal(kin_access_open(&a, &(kin_access_options){.host = "", .api_key_file = path}, &err), KIN_FAIL);
     assert_non_null(strstr(err.text, "no such API key file"));

@@ -298,7 +298,7 @@ status 1 "$kin" chat --server "$base"
 says "$err" '--api-key'
 printf 'hi' | "$kin" chat --server "$base/v1" --api-key secret -n 4 >"$out" 2>"$err" || fail "status $?"
 lines "$out" 1
-printf 'secret\nanother\n' >"$dir/key-of-server"
+(umask 077 && printf 'secret\nanother\n' >"$dir/key-of-server")
 printf 'hi' | "$kin" chat --server "$base/v1" --api-key-file "$dir/key-of-server" -n 4 >"$out" 2>"$err" || fail "status $?"
 status 1 "$kin" chat --server "$base/v1" --api-key-file "$dir/none" </dev/null
 says "$err" 'none: no such API key file'

@@ -68,7 +68,7 @@ status 0 "$kin" launch claude --server http://127.0.0.1:1 --model "it's" --print
 says "$out" "^export ANTHROPIC_MODEL='it'\\\\''s'\$"
 
 claim='a key is passed on from its file, and a wrong one is refused'
-echo sesame >"$dir/key"
+(umask 077 && echo sesame >"$dir/key")
 serve "$demo" --api-key-file "$dir/key"
 status 7 "$kin" launch claude --server "$base" --api-key-file "$dir/key"
 says "$out" '^ANTHROPIC_AUTH_TOKEN=sesame$'

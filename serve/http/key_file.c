@@ -5,7 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "sys/whole_file.h"
+#include "sys/secret_file.h"
 
 enum { MAX_BYTES = 1 << 20 };
 
@@ -16,20 +16,26 @@ static bool is_utf16(const uint8_t *bytes, size_t n) {
     return has_mark || memchr(bytes, 0, n) != NULL;
 }
 
+static int copy_text(char **text, const uint8_t *bytes, size_t n, const char *path, kin_err *err) {
+    if (n > MAX_BYTES) return kin_err_set(err, "%s: larger than %d bytes", path, MAX_BYTES);
+    if (is_utf16(bytes, n)) return kin_err_set(err, "%s: is not UTF-8 text (perhaps UTF-16): save it as UTF-8", path);
+    char *copy = strndup((const char *)bytes, n);
+    if (!copy) return kin_err_set(err, "out of memory");
+    if (strncmp(copy, mark, strlen(mark)) == 0) memset(copy, ' ', strlen(mark));
+    *text = copy;
+    return 0;
+}
+
 int kin_key_file_read(char **text, const char *path, kin_err *err) {
-    uint8_t *bytes;
     size_t n;
     *text = NULL;
-    int rc = kin_whole_file_read(path, MAX_BYTES, &bytes, &n, err);
-    if (rc == KIN_ABSENT) return kin_err_set(err, "%s: no such API key file", path);
-    if (rc != 0) return KIN_FAIL;
-    if (is_utf16(bytes, n))
-        rc = kin_err_set(err, "%s: is not UTF-8 text (perhaps UTF-16): save it as UTF-8", path);
-    else if (!(*text = strndup((const char *)bytes, n)))
-        rc = kin_err_set(err, "out of memory");
+    uint8_t *bytes = malloc(MAX_BYTES + 1);
+    if (!bytes) return kin_err_set(err, "out of memory");
+    int rc = kin_secret_file_read(path, bytes, MAX_BYTES + 1, &n, err);
+    if (rc == KIN_ABSENT) rc = kin_err_set(err, "%s: no such API key file", path);
+    if (rc == 0) rc = copy_text(text, bytes, n, path, err);
     OPENSSL_cleanse(bytes, n);
     free(bytes);
-    if (*text && strncmp(*text, mark, strlen(mark)) == 0) memset(*text, ' ', strlen(mark));
     return rc;
 }
 

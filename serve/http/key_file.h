@@ -7,8 +7,8 @@
 #include "base/err.h"
 #include "base/str.h"
 
-// Reads the file into *text; free it with kin_key_file_free. Fails with "PATH: reason", also if the text is not UTF-8, since its
-// bytes would give other keys than intended.
+// Reads the file into *text; free it with kin_key_file_free. Fails with "PATH: reason", also if other users may read the file,
+// or if the text is not UTF-8, since its bytes would give other keys than intended.
 int kin_key_file_read(char **text, const char *path, kin_err *err);
 void kin_key_file_free(char *text); // wipes it first; NULL is allowed
 
