@@ -286,9 +286,10 @@ static int fill_prompt(const kin_preparer *p, kin_prepared *out, int i_prompt, c
     return 0;
 }
 
-// Collects the callable tools for the reply's parser and grammar. As in OpenAI's API, a tool without parameters takes none.
-static int collect_tools(kin_prepared *out, kin_api_error *err) {
-    static const char none[] = "{\"type\":\"object\",\"properties\":{},\"additionalProperties\":false}";
+// Collects the callable tools for the reply's parser and grammar. The grammar takes arguments in the order of the schema. gemma
+// 4, the model with arguments between quotes of its own, writes them in the order of their names, as its template does.
+static int collect_tools(const kin_preparer *p, kin_prepared *out, kin_api_error *err) {
+    bool is_sorted = kin_prompter_format(p->prompter)->chat.syntax == KIN_CALL_QUOTED;
     const kin_request *r = &out->request;
     size_t n = r->tool_choice == KIN_TOOLS_NONE ? 0 : json_array_size(r->tools);
     if (n == 0) return 0;
@@ -299,7 +300,7 @@ static int collect_tools(kin_prepared *out, kin_api_error *err) {
     for (size_t i = 0; i < n; i++) {
         const json_t *function = json_object_get(json_array_get(r->tools, i), "function");
         const json_t *name = json_object_get(function, "name"), *schema = json_object_get(function, "parameters");
-        char *text = out->tool_schemas[i] = json_is_object(schema) ? json_dumps(schema, JSON_COMPACT) : strdup(none);
+        char *text = out->tool_schemas[i] = json_dumps(schema, JSON_COMPACT | (is_sorted ? JSON_SORT_KEYS : 0));
         if (!text) return out_of_memory(err);
         out->tools[i] = (kin_reply_tool){.name = {json_string_value(name), json_string_length(name)},
                                          .parameters = {text, strlen(text)},
@@ -324,7 +325,7 @@ static int prepare_chat(const kin_preparer *p, kin_prepared *out, kin_api_error 
     kin_prompt prompt;
     int32_t *ids;
     int n;
-    if (collect_tools(out, err) != 0 || kin_prompter_render(p->prompter, &out->request, &prompt, err) != 0) return KIN_FAIL;
+    if (collect_tools(p, out, err) != 0 || kin_prompter_render(p->prompter, &out->request, &prompt, err) != 0) return KIN_FAIL;
     choose_reply(p, out, (kin_str){prompt.text.at ? prompt.text.at : "", prompt.text.len});
     int rc = check_bytes(p, prompt.text.len, err);
     if (rc == 0) rc = kin_prompter_encode(p->prompter, &prompt, &ids, &n, err);

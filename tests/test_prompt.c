@@ -1,4 +1,5 @@
 // Prompts of chats (serve/prompt.h): a client's strings stay plain text, wherever a template prints them.
+#include "serve/prepare.h"
 #include "tests/demo_model.h"
 #include "tests/place.h"
 
@@ -34,7 +35,7 @@ static kin_prompter *open_prompter(const char *source) {
 #define open_prompter(...) FROM_TEST(open_prompter(__VA_ARGS__))
 
 static kin_request request_of(const char *body) {
-    static const kin_request_defaults defaults = {.n_predict = -1};
+    kin_request_defaults defaults = {.sampler = kin_sampler_options_defaults(), .n_predict = -1};
     kin_request r;
     kin_api_error err = {0};
     json_error_t why;
@@ -255,7 +256,39 @@ static void a_tool_without_parameters_has_empty_ones(void **state) {
         "{{ m.content }}{% for c in m.tool_calls or [] %}<tool_call>\n{\"name\": \"{{ c.function.name }}\", \"arguments\": "
         "{{ c.function.arguments | tojson }}}\n</tool_call>{% endfor %}{% endfor %}",
         "{\"messages\":[" SAYS("user", "q") "],\"tools\":[{\"type\":\"function\",\"function\":{\"name\":\"f\"}}]}",
-        "f {\"type\": \"object\", \"properties\": {}} q");
+        "f {\"type\": \"object\", \"properties\": {}, \"additionalProperties\": false} q");
+}
+
+// The schema of a tool's arguments, which the grammar follows.
+static void check_schema(const char *source, const char *expected) {
+    kin_prompter *p = open_prompter(source);
+    kin_preparer preparer = {.session = &demo.session, .prompter = p};
+    kin_request r = request_of("{\"messages\":[" SAYS(
+        "user", "q") "],\"tools\":[{\"type\":\"function\",\"function\":{\"name\":\"f\","
+                     "\"parameters\":{\"type\":\"object\",\"properties\":{\"path\":{},\"content\":{}}}}}]}");
+    kin_prepared prepared;
+    kin_api_error err = {0};
+    if (kin_prepare(&prepared, &preparer, &r, &err) != 0) fail_msg("%s", err.message);
+    assert_string_equal(prepared.tool_schemas[0], expected);
+    kin_prepared_fini(&prepared);
+    kin_prompter_close(p);
+}
+#define check_schema(...) FROM_TEST(check_schema(__VA_ARGS__))
+
+#define CALLING(call)                                                                                                            \
+    "{% for t in tools or [] %}{{ t | tojson }}{% endfor %}{% for m in messages %}{{ m.content }}{% for c in m.tool_calls or "   \
+    "[] %}" call "{% endfor %}{% endfor %}"
+
+static void gemma_writes_arguments_in_the_order_of_their_names(void **state) {
+    (void)state;
+    check_schema(
+        CALLING("<|tool_call>call:{{ c.function.name }}{% raw %}{{% endraw %}{% for k, v in c.function.arguments | dictsort %}"
+                "{{ k }}:{% if v is string %}<|\"|>{{ v }}<|\"|>{% else %}{{ v | tojson }}{% endif %}{{ ',' if not loop.last }}"
+                "{% endfor %}}<tool_call|>"),
+        "{\"properties\":{\"content\":{},\"path\":{}},\"type\":\"object\"}");
+    check_schema(CALLING("<tool_call>\n{\"name\": \"{{ c.function.name }}\", \"arguments\": {{ c.function.arguments | tojson "
+                         "}}}\n</tool_call>"),
+                 "{\"type\":\"object\",\"properties\":{\"path\":{},\"content\":{}}}");
 }
 
 int main(void) {
@@ -269,6 +302,7 @@ int main(void) {
         cmocka_unit_test(a_template_without_system_messages_gets_all_of_them_as_text),
         cmocka_unit_test(ids_that_name_the_tool_are_counted_over_the_chat),
         cmocka_unit_test(a_tool_without_parameters_has_empty_ones),
+        cmocka_unit_test(gemma_writes_arguments_in_the_order_of_their_names),
     };
     return cmocka_run_group_tests(tests, open_demo, close_demo);
 }

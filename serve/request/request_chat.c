@@ -190,8 +190,9 @@ static int check_tool(const kin_fields *tool, kin_api_error *err) {
     if (kin_fields_get(&function, "description", KIN_FIELD_STRING, &ignored, err) < 0) return KIN_FAIL;
     if (kin_fields_get(&function, "strict", KIN_FIELD_BOOL, &ignored, err) < 0) return KIN_FAIL;
     if (kin_fields_get(&function, "parameters", KIN_FIELD_OBJECT, &ignored, err) < 0) return KIN_FAIL;
-    // Templates write the parameters without looking whether there are any.
-    return ignored ? 0 : set(&function, "parameters", json_pack("{s:s, s:{}}", "type", "object", "properties"), err);
+    // As in OpenAI's API, a tool without parameters takes none. Templates write them without looking whether there are any.
+    static const char none[] = "{\"type\":\"object\",\"properties\":{},\"additionalProperties\":false}";
+    return ignored ? 0 : set(&function, "parameters", json_loads(none, 0, NULL), err);
 }
 
 // Calls name their tool, so names must be unique.
