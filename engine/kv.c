@@ -29,11 +29,11 @@ struct kin_kv {
     size_t cpu_bytes;
 };
 
-// The widths of a layer's keys (0) and values (1); 0: it is recurrent, reads those of another layer, or its values are in its
-// keys.
+// The widths of a layer's keys (0) and values (1); 0: it is recurrent, has no attention, reads those of another layer, or its
+// values are in its keys.
 static int64_t width(const kin_hparams *hp, int il, int is_v) {
     const kin_layer layer = kin_layer_of(hp, il);
-    if (layer.kv_back > 0 || layer.is_recurrent) return 0;
+    if (layer.kv_back > 0 || layer.is_recurrent || layer.has_no_attention) return 0;
     return is_v ? kin_layer_n_embd_v(&layer) : kin_layer_n_embd_k(&layer);
 }
 
@@ -575,7 +575,7 @@ static size_t count_parts(const kin_hparams *hp, const kin_kv_options *o, int *n
         else if (layer.kv_back == 0 && kin_kv_window_has(&o->window, &layer))
             n += (size_t)kin_kv_window_n_blocks(&o->window);
         else
-            *n_page_layers += layer.kv_back == 0;
+            *n_page_layers += width(hp, il, 0) > 0;
     }
     return n;
 }

@@ -24,7 +24,7 @@ static bare_state bare_of(const kin_hparams *hp) {
     if (hp->conv.n_taps > 0) return (bare_state){.n_history = (size_t)(hp->conv.n_taps - 1) * (size_t)hp->n_embd};
     return (bare_state){.n_history = (size_t)(d->n_taps - 1) * (size_t)kin_delta_n_channels(d),
                         .n_matrices = (size_t)d->n_value_heads,
-                        .matrix = (size_t)d->head_dim * (size_t)d->head_dim,
+                        .matrix = (size_t)d->key_dim * (size_t)d->head_dim,
                         .at = kin_delta_history_floats(d),
                         .step = kin_delta_head_floats(d)};
 }

@@ -176,7 +176,7 @@ static void set_kv(kin_model_facts *f, const kin_model *m, const kin_shard_optio
     double held[KIN_FACTS_MAX_LAYERS], read = 0;
     for (int il = 0; il < m->hp.n_layer; il++) {
         const kin_layer layer = kin_layer_of(&m->hp, il);
-        const int n = layer.is_recurrent ? 0 : kin_layer_n_embd_k(&layer) + kin_layer_n_embd_v(&layer);
+        const int n = layer.is_recurrent || layer.has_no_attention ? 0 : kin_layer_n_embd_k(&layer) + kin_layer_n_embd_v(&layer);
         read += (double)ggml_row_size(o->kv_type, n);
         held[il] = (double)kin_shard_kv_bytes(m, o, il, il + 1, false);
         f->gpu_kv_bytes = larger(f->gpu_kv_bytes, (double)kin_shard_kv_bytes(m, o, il, il + 1, true) / o->n_ctx);

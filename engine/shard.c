@@ -180,7 +180,8 @@ static bool supports_flash_of(const kin_shard *s, const kin_layer *layer, const 
 static bool supports_flash(const kin_shard *s, const kin_device *device) {
     for (int il = 0; il < s->hp.n_layer; il++) {
         const kin_layer layer = kin_layer_of(&s->hp, il);
-        if (!layer.is_recurrent && !layer.is_latent && !supports_flash_of(s, &layer, device)) return false;
+        if (!layer.is_recurrent && !layer.is_latent && !layer.has_no_attention && !supports_flash_of(s, &layer, device))
+            return false;
     }
     return true;
 }
@@ -667,6 +668,7 @@ static int run_layer(kin_shard *s, int il, kin_stage_shape shape, const kin_stag
     const bool is_parallel = kin_layer_of(&s->hp, il).is_parallel;
     if (is_parallel) keep_input(s, shape, in);
     if (run_block(s, il, 0, shape, in, y, err) != 0) return KIN_FAIL;
+    if (kin_layer_of(&s->hp, il).has_no_attention || kin_layer_of(&s->hp, il).has_no_ff) return 0;
     kin_stage_shape ffn = {.n_tokens = shape.n_out, .n_kv = shape.n_kv, .n_out = shape.n_out};
     kin_stage_inputs ffn_in = *in;
     ffn_in.x = is_parallel ? s->before : y;

@@ -17,8 +17,10 @@ int kin_variant_of_block(int il, int block) {
 
 static struct ggml_tensor *build_block(kin_graph *g, struct ggml_tensor *x, int il, int block) {
     if (block == KIN_VARIANT_ROUTE) return kin_block_route(g, il, x);
+    const kin_layer layer = kin_layer_of(g->hp, il);
+    if (layer.has_no_attention || layer.has_no_ff) return kin_block_layer(g, il, x);
     if (block == 0) return kin_block_attention(g, il, x);
-    if (kin_layer_of(g->hp, il).has_experts) return kin_block_ffn(g, il, x);
+    if (layer.has_experts) return kin_block_ffn(g, il, x);
     return block == 1 ? kin_block_ffn_in(g, il, x) : kin_block_ffn_out(g, il, x);
 }
 

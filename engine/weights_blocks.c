@@ -149,12 +149,13 @@ static kin_weights_block *new_block(kin_weights *w, const kin_device *device, in
 }
 
 int kin_weights_n_compute_blocks(const kin_hparams *hp, int il) {
-    return kin_layer_of(hp, il).has_experts ? 2 : 3;
+    const kin_layer layer = kin_layer_of(hp, il);
+    return layer.has_no_attention || layer.has_no_ff ? 1 : layer.has_experts ? 2 : 3;
 }
 
 // Returns the compute block, within its layer, that a weight block belongs to.
 static int compute_block_of(const kin_hparams *hp, int il, kin_weight_block kind) {
-    if (kind == KIN_WEIGHT_BLOCK_ATTN) return 0;
+    if (kind == KIN_WEIGHT_BLOCK_ATTN || kin_weights_n_compute_blocks(hp, il) == 1) return 0;
     return kind >= KIN_WEIGHT_BLOCK_FFN_DOWN ? kin_weights_n_compute_blocks(hp, il) - 1 : 1;
 }
 

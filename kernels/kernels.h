@@ -232,6 +232,7 @@ typedef struct kin_convolution {
     int n_taps;            // at most KIN_CONVOLUTION_TAPS
     int64_t n;             // channels, a multiple of 16
     const float *taps;     // f32 [n, n_taps]
+    const float *bias;     // f32 [n], added to the sum; NULL: none
     int n_rows;            // output rows
     const float *const *x; // [n_taps - 1 + n_rows] input rows // f32 [n], oldest first
     float *const *y;       // [n_rows] output rows // f32 [n]; no input row
@@ -242,6 +243,7 @@ enum { KIN_CONVOLUTION_TAPS = 8 };
 
 // A token of one head of a gated delta net. The head's matrix M has a column for each value:
 //   d = beta (v - decay M^T k)    M = decay M + k d^T    out = scale M^T q
+// or, of a state space (Mamba-2), with d = beta v.
 typedef struct kin_delta_row {
     const float *q, *k; // f32 [n_key]
     const float *v;     // f32 [n_value]
@@ -254,6 +256,7 @@ enum { KIN_DELTA_KEYS = 256 };
 // Tokens of one head, in order.
 typedef struct kin_delta_rule {
     int n_key, n_value; // multiples of 16; n_key at most KIN_DELTA_KEYS
+    bool is_additive;   // d = beta v
     float scale;
     int n_rows, n_stored; // the first n_stored rows change m; the others only see what it would be
     const kin_delta_row *rows;

@@ -260,10 +260,27 @@ static struct ggml_tensor *attend_gated(kin_graph *g, int il, struct ggml_tensor
     return kin_op_gate_heads(g, il, y, gate);
 }
 
+// The state space of a layer. normed: [n_embd, n_tokens] -> [n_values, n]
+static struct ggml_tensor *advance_states(kin_graph *g, int il, struct ggml_tensor *normed) {
+    const kin_delta_net *d = &g->hp->delta;
+    struct ggml_tensor *const *w = g->layers[il].w;
+    const int n_values = kin_delta_n_values(d), n_channels = kin_delta_n_channels(d);
+    const kin_op_field gates = {0, n_values}, channels = {n_values, n_channels},
+                       times = {n_values + n_channels, d->n_value_heads};
+    struct ggml_tensor *all = linear(g, w[KIN_W_STATE_IN], NULL, normed); // [n_values + n_channels + n_value_heads, n_tokens]
+    struct ggml_tensor *gate = kin_op_fields(g, all, 1, &gates, 1);       // [n_values, n_tokens]
+    struct ggml_tensor *x = kin_op_fields(g, all, 1, &channels, 1);       // [n_channels, n_tokens]
+    struct ggml_tensor *time = kin_op_fields(g, all, 1, &times, 1);       // [n_value_heads, n_tokens]
+    struct ggml_tensor *y = kin_op_delta_net(g, il, kin_op_convolve(g, il, x), time, gate); // [n_values, n_tokens]
+    if (drops_rows(g, il)) y = wanted_rows(g, y);
+    return kin_op_norm_groups(g, y, w[KIN_W_STATE_NORM]);
+}
+
 // normed: [n_embd, n_tokens] -> [n_values, n]
 static struct ggml_tensor *recur(kin_graph *g, int il, struct ggml_tensor *normed) {
     const kin_delta_net *d = &g->hp->delta;
     struct ggml_tensor *const *w = g->layers[il].w, *x, *gate, *beta_alpha;
+    if (d->is_state_space) return advance_states(g, il, normed);
     if (w[KIN_W_DELTA_IN]) {
         const int dim = d->head_dim, values = kin_delta_n_values(d) / d->n_key_heads;
         const kin_op_field qkv[] = {{0, dim}, {dim, dim}, {2 * dim, values}}, gates = {2 * dim + values, values};
@@ -398,6 +415,10 @@ struct ggml_tensor *kin_block_ffn_in(kin_graph *g, int il, struct ggml_tensor *x
     struct ggml_tensor *const *w = g->layers[il].w;
     const kin_gate kind = kin_layer_of(g->hp, il).gate;
     struct ggml_tensor *cur = norm_ffn(g, il, x); // [n_embd, n]
+    if (!w[KIN_W_FFN_GATE] && !w[KIN_W_FFN_GATE_UP]) {
+        kin_assert(g->kernels); // only models with states have such blocks (kin_blocks_without_ggml)
+        return kin_op_square_relu(g, linear(g, w[KIN_W_FFN_UP], NULL, cur)); // [n_ff, n]
+    }
     if (w[KIN_W_FFN_GATE_UP]) return gated(g, kind, 0, w[KIN_W_FFN_GATE_UP], NULL, cur);
     return gated(g, kind, 0, w[KIN_W_FFN_GATE], w[KIN_W_FFN_UP], cur); // [n_ff, n]
 }
@@ -567,8 +588,11 @@ struct ggml_tensor *kin_block_ffn(kin_graph *g, int il, struct ggml_tensor *x) {
 }
 
 struct ggml_tensor *kin_block_layer(kin_graph *g, int il, struct ggml_tensor *x) {
-    struct ggml_tensor *y = kin_block_attention(g, il, x); // [n_embd, n]
-    if (!kin_layer_of(g->hp, il).is_parallel) return kin_block_ffn(g, il, y);
+    const kin_layer how = kin_layer_of(g->hp, il);
+    if (how.has_no_attention) return kin_block_ffn(g, il, drops_rows(g, il) ? wanted_rows(g, x) : x); // [n_embd, n]
+    struct ggml_tensor *y = kin_block_attention(g, il, x);                                            // [n_embd, n]
+    if (how.has_no_ff) return y;
+    if (!how.is_parallel) return kin_block_ffn(g, il, y);
     if (drops_rows(g, il)) x = wanted_rows(g, x); // [n_embd, n_out]
     return ffn_down(g, il, kin_block_ffn_in(g, il, x), y);
 }

@@ -22,7 +22,7 @@ struct ggml_tensor *kin_block_attention(kin_graph *g, int il, struct ggml_tensor
 // The feed-forward block, dense or with experts. x: [n_embd, n] -> x + ffn(norm(x))
 struct ggml_tensor *kin_block_ffn(kin_graph *g, int il, struct ggml_tensor *x);
 
-// Both blocks of a layer. x: [n_embd, n_tokens] -> [n_embd, n], as kin_block_attention does
+// All blocks of a layer. x: [n_embd, n_tokens] -> [n_embd, n], as kin_block_attention does
 struct ggml_tensor *kin_block_layer(kin_graph *g, int il, struct ggml_tensor *x);
 
 // The two halves of a dense block. x: [n_embd, n] -> h: [n_ff, n]; h -> g->residual + down(h): [n_embd, n]

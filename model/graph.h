@@ -64,14 +64,14 @@ typedef struct kin_graph_rows {
 // A recurrent layer's state of one sequence: f32
 //   [KIN_STATE_LOG + n_taps - 1][n_channels]    the convolution's inputs: of the last tokens before the log, and of the log
 //   for each value head
-//     [head_dim / 16][head_dim][16]             its matrix before the log (kin_delta_rule.m)
-//     [KIN_STATE_LOG][2 head_dim + 16]          the log: key, value, decay and beta of each token
+//     [head_dim / 16][key_dim][16]              its matrix before the log (kin_delta_rule.m)
+//     [KIN_STATE_LOG][key_dim + head_dim + 16]          the log: key, value, decay and beta of each token
 enum { KIN_STATE_FORMAT = 1 }; // version of this layout: states of another version are not read from disks
 static inline size_t kin_delta_log_row(const kin_delta_net *d) {
-    return 2 * (size_t)d->head_dim + 16;
+    return (size_t)d->key_dim + (size_t)d->head_dim + 16;
 }
 static inline size_t kin_delta_head_floats(const kin_delta_net *d) {
-    return (size_t)d->head_dim * (size_t)d->head_dim + KIN_STATE_LOG * kin_delta_log_row(d);
+    return (size_t)d->key_dim * (size_t)d->head_dim + KIN_STATE_LOG * kin_delta_log_row(d);
 }
 static inline size_t kin_delta_history_floats(const kin_delta_net *d) {
     return (size_t)(KIN_STATE_LOG + d->n_taps - 1) * (size_t)kin_delta_n_channels(d);

@@ -53,8 +53,8 @@ static void read_heads(kin_meta *k, kin_hparams *hp) {
 static void read_feed_forward(kin_meta *k, kin_hparams *hp) {
     hp->n_expert = kin_meta_int(k, "expert_count", 0, 0, KIN_MAX_EXPERTS);
     hp->n_expert_used = kin_meta_int_of_all(k, "expert_used_count", hp->n_expert ? KIN_KEY_REQUIRED : 0, 0, KIN_MAX_EXPERTS);
-    read_per_layer(k, hp, "feed_forward_length", hp->n_expert ? 0 : KIN_KEY_REQUIRED, hp->n_expert ? 0 : 1, MAX_WIDTH, &hp->n_ff,
-                   offsetof(kin_layer, n_ff));
+    read_per_layer(k, hp, "feed_forward_length", hp->n_expert ? 0 : KIN_KEY_REQUIRED, hp->n_expert || hp->mixes_layers ? 0 : 1,
+                   MAX_WIDTH, &hp->n_ff, offsetof(kin_layer, n_ff));
     hp->n_ff_exp = kin_meta_int(k, "expert_feed_forward_length", hp->n_ff, 0, MAX_WIDTH);
     if (!k->failed && hp->n_expert && (hp->n_expert_used < 1 || hp->n_expert_used > hp->n_expert))
         kin_meta_fail(k, "cannot use %d of %d experts per token", hp->n_expert_used, hp->n_expert);

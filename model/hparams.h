@@ -19,13 +19,16 @@ enum {
     KIN_ROPE_NONE = -1,
 };
 
-// The gated delta net of recurrent layers. Heads have as many keys as values. Value head h belongs to key head h mod n_key_heads,
+// The gated delta net of recurrent layers, or their state space. Value head h belongs to key head h mod n_key_heads,
 // or, if they are grouped, to h / (n_value_heads / n_key_heads).
 typedef struct kin_delta_net {
     int n_taps;   // of the convolution before it
-    int head_dim; // keys, and values, of a head
+    int head_dim; // values of a head
+    int key_dim;  // keys of a head: as many, but in a state space
     int n_key_heads, n_value_heads;
     bool is_grouped;
+    bool is_state_space; // Mamba-2: the matrix is not read before a token changes it; the convolution has a bias; a part of each
+                         // head's input is added to its result, and a key head's results are normalised after the gate
 } kin_delta_net;
 
 // The short convolution over time of recurrent layers that have no delta net: of as many channels as a hidden state, without an
@@ -52,6 +55,8 @@ typedef struct kin_layer {
     int head_dim, v_dim;         // of queries and keys, and of values; 0: the model's, and head_dim
     int rope;                    // index into kin_hparams.ropes for queries and keys; or KIN_ROPE_NONE
     bool is_windowed;            // a token sees the last kin_hparams.window tokens, including itself; false: all before it
+    bool has_no_attention;       // the layer is a feed-forward block only
+    bool has_no_ff;              // the layer is attention, or recurrent, only
     bool is_recurrent;           // a gated delta net, or a short convolution, instead of attention: a state of each sequence
     bool is_latent;              // attention is latent: head_dim and v_dim are those of the cache
     bool gates_queries;          // each head's query is followed by the gate of its result, in one product (else KIN_W_ATTN_GATE)
@@ -157,7 +162,7 @@ static inline int kin_delta_n_values(const kin_delta_net *d) {
     return d->n_value_heads * d->head_dim;
 }
 static inline int kin_delta_n_channels(const kin_delta_net *d) {
-    return 2 * d->n_key_heads * d->head_dim + kin_delta_n_values(d);
+    return 2 * d->n_key_heads * d->key_dim + kin_delta_n_values(d);
 }
 
 // True if devices can be given some of the layers: not if a layer reads another one's keys and values, or inputs of its own.

@@ -572,6 +572,18 @@ struct ggml_tensor *kin_op_gate_input(kin_graph *g, struct ggml_tensor *h, struc
     return kin_op_inplace(g, h, &input, 1, &input_gating, kin_op_new(g, KIN_OP_OTHER));
 }
 
+static void square_row(struct ggml_tensor *h, const struct kin_op *op, int n_threads, const kin_team_chunk *c) {
+    float *row = (float *)h->data + c->i * h->ne[0];
+    (void)op, (void)n_threads;
+    for (int64_t i = 0; i < h->ne[0]; i++) row[i] = row[i] > 0 ? row[i] * row[i] : 0;
+}
+
+static const kin_op_run squaring = {.count = count_rows, .compute = square_row};
+
+struct ggml_tensor *kin_op_square_relu(kin_graph *g, struct ggml_tensor *h) {
+    return kin_op_inplace(g, h, NULL, 0, &squaring, kin_op_new(g, KIN_OP_OTHER));
+}
+
 // Sources: x, the scale.
 static void multiply_row(struct ggml_tensor *x, const struct kin_op *op, int n_threads, const kin_team_chunk *c) {
     const float scale = *(const float *)x->src[1]->data;

@@ -54,6 +54,9 @@ struct ggml_tensor *kin_op_add(kin_graph *g, struct ggml_tensor *y, float scale,
 // GELU(h) * input; both // [n, n_rows], rows of input may lie farther apart. Changes h.
 struct ggml_tensor *kin_op_gate_input(kin_graph *g, struct ggml_tensor *h, struct ggml_tensor *input);
 
+// max(h, 0)^2 of h // [n, n_rows]. Changes h.
+struct ggml_tensor *kin_op_square_relu(kin_graph *g, struct ggml_tensor *h);
+
 // Multiplies x // [n, n_rows] by scale // [1]. Changes x.
 struct ggml_tensor *kin_op_scale(kin_graph *g, struct ggml_tensor *x, struct ggml_tensor *scale);
 
@@ -106,9 +109,13 @@ struct ggml_tensor *kin_op_convolve(kin_graph *g, int il, struct ggml_tensor *x)
 struct ggml_tensor *kin_op_short_conv(kin_graph *g, int il, struct ggml_tensor *y);
 
 // The gated delta net of x // [n_channels, n] as convolved, with beta_alpha // [2 n_value_heads, n]: each head's result is
-// normalised and multiplied by SiLU of its gate // [n_values, n] -> [n_values, n]. Changes the sequences' states.
+// normalised and multiplied by SiLU of its gate // [n_values, n] -> [n_values, n]. Changes the sequences' states. Of a state
+// space instead of beta_alpha the times // [n_value_heads, n]; its results are not normalised.
 struct ggml_tensor *kin_op_delta_net(kin_graph *g, int il, struct ggml_tensor *x, struct ggml_tensor *beta_alpha,
                                      struct ggml_tensor *gate);
+
+// Normalises each row of x // [n, n_rows] in groups of ne[0] of `weight` // [n / n_groups, n_groups]. Changes x.
+struct ggml_tensor *kin_op_norm_groups(kin_graph *g, struct ggml_tensor *x, struct ggml_tensor *weight);
 
 // y + residual, where y // [n_embd, n] is this device's part of the group's result: all parts are added up first. Changes y.
 // Requires g->sums.

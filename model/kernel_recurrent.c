@@ -5,7 +5,10 @@
 
 #include "model/kernel_ops_impl.h"
 
-enum { ROWS = 16 }; // tokens of a head that are prepared at once
+enum {
+    ROWS = 16,              // tokens of a head that are prepared at once
+    CHANNELS_A_CHUNK = 256, // of a convolution without heads
+};
 
 // ---- fields
 
@@ -44,11 +47,16 @@ struct ggml_tensor *kin_op_fields(kin_graph *g, struct ggml_tensor *x, int n_gro
 
 // ---- convolution
 
-static int n_groups_of(const kin_delta_net *d) {
-    return 2 * d->n_key_heads + d->n_value_heads;
+// Channels of a chunk: a head's, which may have to be normalised.
+static int width_of(const kin_delta_net *d) {
+    return d->is_state_space ? CHANNELS_A_CHUNK : d->head_dim;
 }
 
-// Sources: x, the taps. A chunk is a head's channels of one sequence.
+static int n_groups_of(const kin_delta_net *d) {
+    return (kin_delta_n_channels(d) + width_of(d) - 1) / width_of(d);
+}
+
+// Sources: x, the taps, the bias if there is one. A chunk is some channels of one sequence.
 static int count_convolutions(const struct ggml_tensor *y, const struct kin_op *op, int n_threads) {
     (void)y, (void)n_threads;
     return op->rows->plain.n_runs * n_groups_of(&op->hp->delta);
@@ -63,7 +71,7 @@ typedef struct channels {
     size_t ldx;
     float *y;
     size_t ldy;
-    const float *taps;
+    const float *taps, *bias;
     int n_before;
     int n; // channels
     bool is_plain;
@@ -91,8 +99,14 @@ static void convolve_run(const struct kin_op *op, const channels *c) {
         n = c->run->n - done < ROWS ? c->run->n - done : ROWS;
         for (int i = 0; i < n + c->n_before; i++) rows[i] = input_row(c, done + i);
         for (int i = 0; i < n; i++) out[i] = output_row(c, done + i);
-        op->kernels->convolve(&(kin_convolution){
-            .n_taps = c->n_before + 1, .n = c->n, .taps = c->taps, .n_rows = n, .x = rows, .y = out, .is_plain = c->is_plain});
+        op->kernels->convolve(&(kin_convolution){.n_taps = c->n_before + 1,
+                                                 .n = c->n,
+                                                 .taps = c->taps,
+                                                 .bias = c->bias,
+                                                 .n_rows = n,
+                                                 .x = rows,
+                                                 .y = out,
+                                                 .is_plain = c->is_plain});
     }
 }
 
@@ -105,9 +119,10 @@ static void move_history(const channels *c, float *to) {
 }
 
 static void convolve(struct ggml_tensor *y, const struct kin_op *op, int n_threads, const kin_team_chunk *chunk) {
-    const struct ggml_tensor *x = y->src[0], *taps = y->src[1];
+    const struct ggml_tensor *x = y->src[0], *taps = y->src[1], *bias = y->src[2];
     const kin_delta_net *d = &op->hp->delta;
-    const int n_groups = n_groups_of(d), group = chunk->i % n_groups, at = group * d->head_dim;
+    const int n_groups = n_groups_of(d), group = chunk->i % n_groups, at = group * width_of(d), left = (int)x->ne[0] - at;
+    const int n_normed = d->is_state_space ? 0 : 2 * d->n_key_heads; // groups
     const kin_run *run = &op->rows->plain.runs[chunk->i / n_groups];
     float *history = op->states + (size_t)run->state * kin_delta_state_floats(d) + at;
     channels c = {.run = run,
@@ -117,29 +132,28 @@ static void convolve(struct ggml_tensor *y, const struct kin_op *op, int n_threa
                   .y = (float *)y->data + at,
                   .ldy = (size_t)x->ne[0],
                   .taps = (const float *)taps->data + (size_t)at * (size_t)d->n_taps,
+                  .bias = bias ? (const float *)bias->data + at : NULL,
                   .n_before = d->n_taps - 1,
-                  .n = d->head_dim};
+                  .n = left < width_of(d) ? left : width_of(d)};
     (void)n_threads;
     find_history(&c, history);
     convolve_run(op, &c);
-    for (int i = 0; i < run->n && group < 2 * d->n_key_heads; i++) op->kernels->unit(d->head_dim, op->eps, output_row(&c, i));
+    for (int i = 0; i < run->n && group < n_normed; i++) op->kernels->unit(d->head_dim, op->eps, output_row(&c, i));
     move_history(&c, history);
 }
 
 static const kin_op_run convolutions = {.count = count_convolutions, .compute = convolve};
 
 struct ggml_tensor *kin_op_convolve(kin_graph *g, int il, struct ggml_tensor *x) {
-    struct ggml_tensor *args[] = {x, g->layers[il].w[KIN_W_DELTA_CONV]};
+    struct ggml_tensor *args[] = {x, g->layers[il].w[KIN_W_DELTA_CONV], g->layers[il].w[KIN_W_STATE_CONV_BIAS]};
     struct kin_op *op = kin_op_new(g, KIN_OP_OTHER);
     op->rows = &g->all;
     op->states = g->layers[il].states;
     op->eps = g->hp->rms_eps;
-    return kin_op_node(g, GGML_TYPE_F32, x->ne[0], x->ne[1], args, 2, &convolutions, op);
+    return kin_op_node(g, GGML_TYPE_F32, x->ne[0], x->ne[1], args, args[2] ? 3 : 2, &convolutions, op);
 }
 
 // ---- the short convolution
-
-enum { CHANNELS_A_CHUNK = 256 };
 
 static int count_channels(const struct ggml_tensor *y, const struct kin_op *op, int n_threads) {
     (void)n_threads;
@@ -191,8 +205,8 @@ struct ggml_tensor *kin_op_short_conv(kin_graph *g, int il, struct ggml_tensor *
 
 // ---- the delta net
 
-// Sources: the convolved queries, keys and values, beta and alpha, the gates, and the weights A, DT and NORM. A chunk is a head
-// of one sequence.
+// Sources: the convolved queries, keys and values, beta and alpha, the gates, and the weights A, DT and NORM; of a state space:
+// values, keys and queries, alpha, the gates, and A, DT and D. A chunk is a head of one sequence.
 static int count_heads(const struct ggml_tensor *y, const struct kin_op *op, int n_threads) {
     (void)y, (void)n_threads;
     return op->rows->plain.n_runs * op->hp->delta.n_value_heads;
@@ -221,7 +235,7 @@ static head head_of(struct ggml_tensor *y, const struct kin_op *op, int chunk) {
                   .i = i,
                   .key = d->is_grouped ? i / (d->n_value_heads / d->n_key_heads) : i % d->n_key_heads,
                   .m = m,
-                  .log = m + (size_t)d->head_dim * (size_t)d->head_dim};
+                  .log = m + (size_t)d->key_dim * (size_t)d->head_dim};
 }
 
 static float *row_at(const struct ggml_tensor *t, int64_t row) {
@@ -232,6 +246,10 @@ static float *row_at(const struct ggml_tensor *t, int64_t row) {
 static void find_factors(const head *h, int *beta, int *alpha) {
     const kin_delta_net *d = &h->op->hp->delta;
     const int r = d->n_value_heads / d->n_key_heads;
+    if (d->is_state_space) {
+        *beta = *alpha = h->i;
+        return;
+    }
     *beta = d->is_grouped ? h->key * 2 * r + h->i % r : h->i;
     *alpha = *beta + (d->is_grouped ? r : d->n_value_heads);
 }
@@ -248,13 +266,16 @@ static void prepare(head *h, int begin, int n, kin_delta_row *rows) {
         h->beta[i] = both[beta_at];
         h->decay[i] = both[alpha_at];
     }
-    h->op->kernels->delta_factors(ROWS, a[h->i], dt[h->i], h->decay, h->beta, h->decay, h->beta);
+    h->op->kernels->delta_factors(ROWS, a[h->i], dt[h->i], h->decay, d->is_state_space ? NULL : h->beta, h->decay, h->beta);
+    const int n_keys = d->n_key_heads * d->key_dim, n_values = kin_delta_n_values(d);
+    const int q_at = d->is_state_space ? n_values + n_keys : 0, k_at = d->is_state_space ? n_values : n_keys;
+    const int v_at = d->is_state_space ? 0 : 2 * n_keys;
     for (int i = 0; i < n; i++) {
         const int32_t row = h->run->rows[begin + i];
-        const float *q = row_at(x, row);
-        rows[i] = (kin_delta_row){.q = q + h->key * d->head_dim,
-                                  .k = q + (d->n_key_heads + h->key) * d->head_dim,
-                                  .v = q + (2 * d->n_key_heads + h->i) * d->head_dim,
+        const float *all = row_at(x, row);
+        rows[i] = (kin_delta_row){.q = all + q_at + h->key * d->key_dim,
+                                  .k = all + k_at + h->key * d->key_dim,
+                                  .v = all + v_at + h->i * d->head_dim,
                                   .decay = h->decay[i],
                                   .beta = h->beta[i],
                                   .out = row_at(h->y, row) + h->i * d->head_dim};
@@ -264,27 +285,28 @@ static void prepare(head *h, int begin, int n, kin_delta_row *rows) {
 static void read_log(const head *h, kin_delta_row *rows) {
     const kin_delta_net *d = &h->op->hp->delta;
     for (int i = 0; i < h->run->n_logged; i++) {
-        const float *at = h->log + (size_t)i * kin_delta_log_row(d), *factors = at + 2 * d->head_dim;
-        rows[i] = (kin_delta_row){.k = at, .v = at + d->head_dim, .decay = factors[0], .beta = factors[1]};
+        const float *at = h->log + (size_t)i * kin_delta_log_row(d), *factors = at + d->key_dim + d->head_dim;
+        rows[i] = (kin_delta_row){.k = at, .v = at + d->key_dim, .decay = factors[0], .beta = factors[1]};
     }
 }
 
 static void write_log(const head *h, const kin_delta_row *rows) {
     const kin_delta_net *d = &h->op->hp->delta;
     for (int i = 0; i < h->run->n; i++) {
-        float *at = h->log + (size_t)i * kin_delta_log_row(d), *factors = at + 2 * d->head_dim;
-        memcpy(at, rows[i].k, (size_t)d->head_dim * sizeof *at);
-        memcpy(at + d->head_dim, rows[i].v, (size_t)d->head_dim * sizeof *at);
+        float *at = h->log + (size_t)i * kin_delta_log_row(d), *factors = at + d->key_dim + d->head_dim;
+        memcpy(at, rows[i].k, (size_t)d->key_dim * sizeof *at);
+        memcpy(at + d->key_dim, rows[i].v, (size_t)d->head_dim * sizeof *at);
         factors[0] = rows[i].decay;
         factors[1] = rows[i].beta;
     }
 }
 
 static void advance(const head *h, int n_rows, int n_stored) {
-    const int dim = h->op->hp->delta.head_dim;
-    const kin_delta_rule delta = {.n_key = dim,
-                                  .n_value = dim,
-                                  .scale = 1 / sqrtf((float)dim),
+    const kin_delta_net *d = &h->op->hp->delta;
+    const kin_delta_rule delta = {.n_key = d->key_dim,
+                                  .n_value = d->head_dim,
+                                  .is_additive = d->is_state_space,
+                                  .scale = d->is_state_space ? 1 : 1 / sqrtf((float)d->key_dim),
                                   .n_rows = n_rows,
                                   .n_stored = n_stored,
                                   .rows = h->rows,
@@ -292,14 +314,32 @@ static void advance(const head *h, int n_rows, int n_stored) {
     h->op->kernels->delta(&delta);
 }
 
+// Finishes the head's result of token `i`.
+static void finish(const head *h, int i) {
+    const kin_delta_net *d = &h->op->hp->delta;
+    const struct ggml_tensor *gate = h->y->src[2], *weight = h->y->src[5];
+    const int dim = d->head_dim, at = h->i * dim;
+    const int32_t row = h->run->rows[i];
+    float *out = row_at(h->y, row) + at;
+    if (d->is_state_space) {
+        const float *v = row_at(h->y->src[0], row) + at, factor = ((const float *)weight->data)[h->i];
+        for (int j = 0; j < dim; j++) {
+            const float part = factor * v[j]; // a statement of its own: never fused
+            out[j] += part;
+        }
+    } else {
+        h->op->kernels->rms_norm(dim, out, weight->data, h->op->eps, out);
+    }
+    h->op->kernels->gate(KIN_GATE_SILU, dim, row_at(gate, row) + at, out, out);
+}
+
 static void compute_delta_net(struct ggml_tensor *y, const struct kin_op *op, int n_threads, const kin_team_chunk *c) {
-    const struct ggml_tensor *gate = y->src[2], *norm = y->src[5];
-    const int dim = op->hp->delta.head_dim;
+    const kin_delta_net *d = &op->hp->delta;
     head h = head_of(y, op, c->i);
     const kin_run *run = h.run;
     int n_logged = run->n_logged;
     (void)n_threads;
-    if (run->is_new) memset(h.m, 0, (size_t)dim * (size_t)dim * sizeof *h.m);
+    if (run->is_new) memset(h.m, 0, (size_t)d->key_dim * (size_t)d->head_dim * sizeof *h.m);
     read_log(&h, h.rows);
     for (int done = 0, n; done < run->n; done += n, n_logged = 0) {
         n = run->n - done < ROWS ? run->n - done : ROWS;
@@ -307,11 +347,7 @@ static void compute_delta_net(struct ggml_tensor *y, const struct kin_op *op, in
         advance(&h, n_logged + n, n_logged + (run->stores ? n : 0));
         if (!run->stores) write_log(&h, h.rows + n_logged);
     }
-    for (int i = 0; i < run->n; i++) {
-        float *out = row_at(y, run->rows[i]) + h.i * dim;
-        op->kernels->rms_norm(dim, out, norm->data, op->eps, out);
-        op->kernels->gate(KIN_GATE_SILU, dim, row_at(gate, run->rows[i]) + h.i * dim, out, out);
-    }
+    for (int i = 0; i < run->n; i++) finish(&h, i);
 }
 
 static const kin_op_run delta_nets = {.count = count_heads, .compute = compute_delta_net};
@@ -319,10 +355,32 @@ static const kin_op_run delta_nets = {.count = count_heads, .compute = compute_d
 struct ggml_tensor *kin_op_delta_net(kin_graph *g, int il, struct ggml_tensor *x, struct ggml_tensor *beta_alpha,
                                      struct ggml_tensor *gate) {
     struct ggml_tensor *const *w = g->layers[il].w;
-    struct ggml_tensor *args[] = {x, beta_alpha, gate, w[KIN_W_DELTA_A], w[KIN_W_DELTA_DT], w[KIN_W_DELTA_NORM]};
+    struct ggml_tensor *a = w[KIN_W_STATE_A] ? w[KIN_W_STATE_A] : w[KIN_W_DELTA_A];
+    struct ggml_tensor *last = w[KIN_W_STATE_D] ? w[KIN_W_STATE_D] : w[KIN_W_DELTA_NORM];
+    struct ggml_tensor *args[] = {x, beta_alpha, gate, a, w[KIN_W_DELTA_DT], last};
     struct kin_op *op = kin_op_new(g, KIN_OP_OTHER);
     op->rows = &g->all;
     op->states = g->layers[il].states;
     op->eps = g->hp->rms_eps;
     return kin_op_node(g, GGML_TYPE_F32, kin_delta_n_values(&g->hp->delta), x->ne[1], args, 6, &delta_nets, op);
+}
+
+// ---- norms of groups
+
+// Sources: x, the weights, a row for each group.
+static void norm_groups(struct ggml_tensor *x, const struct kin_op *op, int n_threads, const kin_team_chunk *c) {
+    const struct ggml_tensor *weight = x->src[1];
+    const int64_t n = weight->ne[0];
+    float *at = row_at(x, c->i);
+    (void)n_threads;
+    for (int64_t i = 0; i < weight->ne[1]; i++, at += n)
+        op->kernels->rms_norm(n, at, (const float *)weight->data + i * n, op->eps, at);
+}
+
+static const kin_op_run group_norms = {.count = count_recurrent_rows, .compute = norm_groups};
+
+struct ggml_tensor *kin_op_norm_groups(kin_graph *g, struct ggml_tensor *x, struct ggml_tensor *weight) {
+    struct kin_op *op = kin_op_new(g, KIN_OP_OTHER);
+    op->eps = g->hp->rms_eps;
+    return kin_op_inplace(g, x, &weight, 1, &group_norms, op);
 }

@@ -29,6 +29,9 @@ typedef enum dim {
     DIM_VALUE_HEADS,
     DIM_VALUE_HEADS_TWICE,
     DIM_DELTA_HEAD,
+    DIM_KEY_HEADS,
+    DIM_STATE_IN,
+    DIM_STATE_GROUP,
     DIM_CONV_TAPS,
     DIM_EMBD_THRICE,
     DIM_EMBD_TWICE,
@@ -81,6 +84,11 @@ static const weight_spec weight_specs[KIN_W_COUNT] = {
     [KIN_W_DELTA_A] = {"ssm_a", KIN_WEIGHT_BLOCK_ATTN, {DIM_VALUE_HEADS}},
     [KIN_W_DELTA_NORM] = {"ssm_norm.weight", KIN_WEIGHT_BLOCK_ATTN, {DIM_DELTA_HEAD}},
     [KIN_W_DELTA_OUT] = {"ssm_out.weight", KIN_WEIGHT_BLOCK_ATTN, {DIM_VALUES, DIM_EMBD}},
+    [KIN_W_STATE_IN] = {"ssm_in.weight", KIN_WEIGHT_BLOCK_ATTN, {DIM_EMBD, DIM_STATE_IN}},
+    [KIN_W_STATE_CONV_BIAS] = {"ssm_conv1d.bias", KIN_WEIGHT_BLOCK_ATTN, {DIM_CHANNELS}},
+    [KIN_W_STATE_A] = {"ssm_a", KIN_WEIGHT_BLOCK_ATTN, {DIM_ONE, DIM_VALUE_HEADS}},
+    [KIN_W_STATE_D] = {"ssm_d", KIN_WEIGHT_BLOCK_ATTN, {DIM_ONE, DIM_VALUE_HEADS}},
+    [KIN_W_STATE_NORM] = {"ssm_norm.weight", KIN_WEIGHT_BLOCK_ATTN, {DIM_STATE_GROUP, DIM_KEY_HEADS}},
     [KIN_W_CONV_IN] = {"shortconv.in_proj.weight", KIN_WEIGHT_BLOCK_ATTN, {DIM_EMBD, DIM_EMBD_THRICE}},
     [KIN_W_CONV_TAPS] = {"shortconv.conv.weight", KIN_WEIGHT_BLOCK_ATTN, {DIM_CONV_TAPS, DIM_EMBD}},
     [KIN_W_CONV_OUT] = {"shortconv.out_proj.weight", KIN_WEIGHT_BLOCK_ATTN, {DIM_EMBD, DIM_EMBD}},
@@ -171,6 +179,7 @@ int kin_weight_is_vector(kin_weight weight) {
     const char *name = weight_specs[weight].name;
     if (weight == KIN_W_DELTA_CONV || weight == KIN_W_CONV_TAPS) return true;
     if (weight == KIN_W_ATTN_Q_NORM_EACH || weight == KIN_W_ATTN_K_NORM_EACH) return true;
+    if (weight == KIN_W_STATE_A || weight == KIN_W_STATE_D || weight == KIN_W_STATE_NORM) return true;
     return weight_specs[weight].dims[1] == DIM_ONE || strcmp(name + strlen(name) - strlen(".bias"), ".bias") == 0;
 }
 
@@ -206,6 +215,10 @@ static int64_t dim_size(dim d, const kin_hparams *hp, const kin_layer *layer) {
     case DIM_VALUE_HEADS: return hp->delta.n_value_heads;
     case DIM_VALUE_HEADS_TWICE: return 2 * hp->delta.n_value_heads;
     case DIM_DELTA_HEAD: return hp->delta.head_dim;
+    case DIM_KEY_HEADS: return hp->delta.n_key_heads;
+    case DIM_STATE_IN:
+        return kin_delta_n_values(&hp->delta) + kin_delta_n_channels(&hp->delta) + (int64_t)hp->delta.n_value_heads;
+    case DIM_STATE_GROUP: return kin_delta_n_values(&hp->delta) / hp->delta.n_key_heads;
     case DIM_CONV_TAPS: return hp->conv.n_taps;
     case DIM_EMBD_THRICE: return 3 * (int64_t)hp->n_embd;
     case DIM_EMBD_TWICE: return 2 * (int64_t)hp->n_embd;

@@ -42,7 +42,12 @@ typedef enum kin_weight {
     KIN_W_DELTA_A,
     KIN_W_DELTA_NORM, // of each head's result
     KIN_W_DELTA_OUT,
-    KIN_W_CONV_IN, // of a short convolution: what gates its input, what gates its result, and the input
+    KIN_W_STATE_IN, // of a state space, instead of the products above: gates, values, keys, queries and times
+    KIN_W_STATE_CONV_BIAS,
+    KIN_W_STATE_A,    // DELTA_A as another family writes it
+    KIN_W_STATE_D,    // multiplies each head's input, which is added to its result
+    KIN_W_STATE_NORM, // of the results of each key head
+    KIN_W_CONV_IN,    // of a short convolution: what gates its input, what gates its result, and the input
     KIN_W_CONV_TAPS,
     KIN_W_CONV_OUT,
     KIN_W_LATENT_Q,         // of latent attention, like the following: the heads' queries

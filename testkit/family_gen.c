@@ -234,7 +234,7 @@ static kin_role role_of(int weight) {
 // Norms and scales are around 1, biases around 0; the logarithm of a state's decay is negative.
 static float mean_of(int weight) {
     const char *name = kin_weight_name(weight);
-    if (weight == KIN_W_DELTA_A) return -1;
+    if (weight == KIN_W_DELTA_A || weight == KIN_W_STATE_A) return -1;
     if (strstr(name, ".bias")) return 0;
     return strstr(name, "norm") || strstr(name, "scale") ? 1 : 0;
 }
@@ -251,12 +251,16 @@ static bool is_float_matrix(int weight) {
     }
 }
 
+static bool is_taps(int weight) {
+    return weight == KIN_W_DELTA_CONV || weight == KIN_W_CONV_TAPS;
+}
+
 static void add_weight(const kin_family *f, kin_generator *g, int il, int weight) {
     char name[80];
     int64_t ne[3];
     snprintf(name, sizeof name, "blk.%d.%s", il, kin_weight_name(weight));
     kin_weight_shape(weight, &f->hp, il, ne);
-    if (weight == KIN_W_ATTN_Q_NORM_EACH || weight == KIN_W_ATTN_K_NORM_EACH)
+    if (kin_weight_is_vector(weight) && !is_taps(weight) && ne[1] > 1)
         kin_gen_add_vectors(g, name, mean_of(weight), ne[0], ne[1]);
     else if (is_float_matrix(weight) && ne[1] > 1)
         kin_gen_add_floats(g, name, ne[0], ne[1], 0);

@@ -16,6 +16,7 @@ enum {
     N_WINDOWED_LAYER = 12,
     N_WINDOWED_EMBD = 32,
     DIM = KIN_SMALL_DIM,
+    N_STATE = 32, // numbers of a state space's state for each value
     N_VALUES = DIM * KIN_SMALL_VALUE_HEADS,
     N_CHANNELS = 2 * DIM * KIN_SMALL_KEY_HEADS + N_VALUES,
     MAX_TENSORS = 256,
@@ -152,6 +153,50 @@ static void fill_conv(model *m) {
     for (int il = 0; il < N_LAYER; il++) add_conv_layer(m, il);
 }
 
+static void add_state_layer(model *m, int il) {
+    const int n_groups = KIN_SMALL_KEY_HEADS, n_channels = N_VALUES + 2 * n_groups * N_STATE;
+    add_of_layer(m, il, "attn_norm.weight", N_EMBD, 1, 1, 0);
+    if (il % 3 == 1) {
+        add_of_layer(m, il, "ffn_up.weight", N_EMBD, N_EMBD, 0, SIZE);
+        add_of_layer(m, il, "ffn_down.weight", N_EMBD, N_EMBD, 0, SIZE);
+    } else if (il == 2) {
+        add_of_layer(m, il, "attn_q.weight", N_EMBD, 2 * DIM, 0, SIZE);
+        add_of_layer(m, il, "attn_k.weight", N_EMBD, DIM, 0, SIZE);
+        add_of_layer(m, il, "attn_v.weight", N_EMBD, DIM, 0, SIZE);
+        add_of_layer(m, il, "attn_output.weight", 2 * DIM, N_EMBD, 0, SIZE);
+    } else {
+        add_of_layer(m, il, "ssm_in.weight", N_EMBD, N_VALUES + n_channels + KIN_SMALL_VALUE_HEADS, 0, SIZE);
+        add_of_layer(m, il, "ssm_conv1d.weight", 4, n_channels, 0, 1);
+        add_of_layer(m, il, "ssm_conv1d.bias", n_channels, 1, 0, 0.2f);
+        add_of_layer(m, il, "ssm_dt.bias", KIN_SMALL_VALUE_HEADS, 1, 0, 1);
+        add_of_layer(m, il, "ssm_a", 1, KIN_SMALL_VALUE_HEADS, -0.02f, 0.01f); // long memories
+        add_of_layer(m, il, "ssm_d", 1, KIN_SMALL_VALUE_HEADS, 1, 0.2f);
+        add_of_layer(m, il, "ssm_norm.weight", N_VALUES / n_groups, n_groups, 1, 0.2f);
+        add_of_layer(m, il, "ssm_out.weight", N_VALUES, N_EMBD, 0, SIZE);
+    }
+}
+
+static void fill_state(model *m) {
+    static const number keys[] = {{"context_length", KIN_SMALL_CTX},
+                                  {"embedding_length", N_EMBD},
+                                  {"block_count", N_LAYER},
+                                  {"attention.head_count", 2},
+                                  {"attention.key_length", DIM},
+                                  {"attention.value_length", DIM},
+                                  {"ssm.conv_kernel", 4},
+                                  {"ssm.state_size", N_STATE},
+                                  {"ssm.inner_size", N_VALUES},
+                                  {"ssm.group_count", KIN_SMALL_KEY_HEADS},
+                                  {"ssm.time_step_rank", KIN_SMALL_VALUE_HEADS}};
+    static const int32_t n_head_kv[N_LAYER] = {0, 0, 1, 0, 0, 0}, n_ff[N_LAYER] = {0, N_EMBD, 0, 0, N_EMBD, 0};
+    put_numbers(m, keys, sizeof keys / sizeof *keys);
+    kin_gguf_writer_put_array(m->w, "nemotron_h.attention.head_count_kv", KIN_GGUF_I32, N_LAYER, n_head_kv);
+    kin_gguf_writer_put_array(m->w, "nemotron_h.feed_forward_length", KIN_GGUF_I32, N_LAYER, n_ff);
+    add(m, "output.weight", N_EMBD, KIN_SMALL_VOCAB, 0, 1);
+    add(m, "output_norm.weight", N_EMBD, 1, 1, 0);
+    for (int il = 0; il < N_LAYER; il++) add_state_layer(m, il);
+}
+
 static void add_windowed_layer(model *m, int il) {
     const int n_embd = N_WINDOWED_EMBD;
     const float size = WINDOWED_SIZE;
@@ -182,7 +227,7 @@ int kin_small_model_make(kin_small_model kind, char *path, kin_err *err) {
     static const struct {
         const char *family;
         void (*fill)(model *m);
-    } kinds[] = {{"qwen35", fill_delta}, {"lfm2", fill_conv}, {"olmo2", fill_windowed}};
+    } kinds[] = {{"qwen35", fill_delta}, {"lfm2", fill_conv}, {"olmo2", fill_windowed}, {"nemotron_h", fill_state}};
     model m = {.w = kin_gguf_writer_new(), .family = kinds[kind].family, .n_embd = kin_small_model_n_embd(kind)};
     kin_gguf_writer_put_str(m.w, "general.architecture", m.family);
     add(&m, "token_embd.weight", m.n_embd, KIN_SMALL_VOCAB, 0, 1);

@@ -10,6 +10,7 @@ typedef enum kin_small_model {
     KIN_SMALL_DELTA,    // qwen35: two of three layers are delta nets
     KIN_SMALL_CONV,     // lfm2: two of three layers are short convolutions
     KIN_SMALL_WINDOWED, // olmo2: three of four layers are windowed
+    KIN_SMALL_STATE,    // nemotron_h: half of the layers are state spaces, two are feed-forward blocks
 } kin_small_model;
 
 enum {

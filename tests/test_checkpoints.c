@@ -795,7 +795,7 @@ static void parts_are_a_state_without_its_log(void **state) {
     kin_kv *kv;
     kin_err err;
     (void)state;
-    hp.delta = (kin_delta_net){.n_key_heads = 1, .n_value_heads = 2, .head_dim = 32, .n_taps = 4};
+    hp.delta = (kin_delta_net){.n_key_heads = 1, .n_value_heads = 2, .head_dim = 32, .key_dim = 32, .n_taps = 4};
     const size_t n_history = 3 * (size_t)kin_delta_n_channels(&hp.delta), n = n_history + 2 * 32 * 32;
     if (kin_kv_open(&kv, &hp, &o, on_cpu, &cpu, &err) != 0) fail_msg("%s", err.text);
     const size_t page = kin_kv_page_bytes(kv), n_parts = (n * sizeof(float) + page - 1) / page;
@@ -844,7 +844,8 @@ static void large_states_are_kept_in_several_requests(void **state) {
     (void)state;
     for (int il = 0; il < 9; il++) layers[il] = (kin_layer){.is_recurrent = true};
     layers[9] = (kin_layer){.n_head_kv = 2, .head_dim = 256, .v_dim = 256};
-    hp.delta = (kin_delta_net){.n_key_heads = 16, .n_value_heads = 32, .head_dim = 128, .n_taps = 4}; // 2.2 MB each
+    hp.delta =
+        (kin_delta_net){.n_key_heads = 16, .n_value_heads = 32, .head_dim = 128, .key_dim = 128, .n_taps = 4}; // 2.2 MB each
     if (kin_kv_open(&kv, &hp, &o, on_cpu, &cpu, &err) != 0) fail_msg("%s", err.text);
     if (kin_kv_pages_open(&pages, kv, &(kin_border_rows){0}, &disk, variant, &err) != 0) fail_msg("%s", err.text);
     assert_int_equal(kin_kv_load(kv, 0, 0, 1, true, &err), 0);
@@ -881,7 +882,7 @@ static void states_that_cannot_be_cut_are_not_stored(void **state) {
     (void)state;
     for (int i = 0; i < 2; i++) {
         const int head_dim = i == 0 ? 32 : 2048;
-        hp.delta = (kin_delta_net){.n_key_heads = 1, .n_value_heads = 2, .head_dim = head_dim, .n_taps = 4};
+        hp.delta = (kin_delta_net){.n_key_heads = 1, .n_value_heads = 2, .head_dim = head_dim, .key_dim = head_dim, .n_taps = 4};
         if (i == 1) layers[1] = (kin_layer){.n_head_kv = 1, .head_dim = 1, .v_dim = 1};
         if (kin_kv_open(&kv, &hp, &o, on_cpu, &cpu, &err) != 0) fail_msg("%s", err.text);
         assert_int_equal(kin_kv_n_parts(kv, 0, 1), 0);
@@ -901,7 +902,7 @@ static void a_gap_weighs_what_states_do(void **state) {
     kin_hparams hp = {.n_layer = 4, .layers = layers};
     kin_kv_options o = {.type = GGML_TYPE_F16};
     (void)state;
-    hp.delta = (kin_delta_net){.n_key_heads = 16, .n_value_heads = 32, .head_dim = 128, .n_taps = 4};
+    hp.delta = (kin_delta_net){.n_key_heads = 16, .n_value_heads = 32, .head_dim = 128, .key_dim = 128, .n_taps = 4};
     assert_int_equal(kin_kv_checkpoint_gap(&hp, &o), 51 * KIN_KV_CELLS); // three states of 17 parts
     for (int il = 0; il < 3; il++) layers[il].is_recurrent = false;
     assert_int_equal(kin_kv_checkpoint_gap(&hp, &o), 0);

@@ -70,8 +70,8 @@ static bool is_known(const kin_golden *g) {
 
 // True if only kin's kernels can compute the model.
 static bool lacks_ggml(const kin_golden *g) {
-    static const char *const lacking[] = {"dsv2",      "dsv3.",  "lfm2",     "ministral3.", "mistral-large3.",
-                                          "mistral4.", "qwen35", "qwen3next"};
+    static const char *const lacking[] = {"dsv2",      "dsv3.",      "lfm2",   "ministral3.", "mistral-large3.",
+                                          "mistral4.", "nemotron_h", "qwen35", "qwen3next"};
     for (size_t i = 0; i < sizeof lacking / sizeof *lacking; i++)
         if (strncmp(g->name, lacking[i], strlen(lacking[i])) == 0) return true;
     return false;

@@ -49,6 +49,11 @@ static int make_short_model(void **state) {
     return make(KIN_SMALL_CONV);
 }
 
+static int make_state_model(void **state) {
+    (void)state;
+    return make(KIN_SMALL_STATE);
+}
+
 static int remove_model(void **state) {
     (void)state;
     return unlink(model_path);
@@ -276,7 +281,7 @@ int main(void) {
         cmocka_unit_test(a_next_turn_begins_near_the_end_of_the_prompt),
         cmocka_unit_test(a_third_prompt_begins_where_two_parted),
     };
-    const struct CMUnitTest of_convolutions[] = {
+    const struct CMUnitTest of_others[] = {
         cmocka_unit_test(sequences_beside_each_other_are_those_alone),
         cmocka_unit_test(a_ring_in_two_rounds_gives_the_sequences_of_one_machine),
         cmocka_unit_test(sequences_that_were_preempted_are_the_same),
@@ -284,6 +289,7 @@ int main(void) {
         cmocka_unit_test(a_next_turn_begins_near_the_end_of_the_prompt),
         cmocka_unit_test(a_third_prompt_begins_where_two_parted),
     };
-    const int n_failed = cmocka_run_group_tests(tests, make_model, remove_model);
-    return n_failed + cmocka_run_group_tests(of_convolutions, make_short_model, remove_model);
+    int n_failed = cmocka_run_group_tests(tests, make_model, remove_model);
+    n_failed += cmocka_run_group_tests(of_others, make_short_model, remove_model);
+    return n_failed + cmocka_run_group_tests(of_others, make_state_model, remove_model);
 }

@@ -16,6 +16,7 @@ void SIMD_FN(kin_convolve)(const kin_convolution *c) {
         for (int row = 0; row < c->n_rows; row++) {
             vf sum = vf_mul(vf_load(c->x[row] + at), taps[0]);
             for (int i = 1; i < c->n_taps; i++) sum = vf_add(sum, vf_mul(vf_load(c->x[row + i] + at), taps[i]));
+            if (c->bias) sum = vf_add(sum, vf_load(c->bias + at));
             vf_store(c->y[row] + at, c->is_plain ? sum : by_sigmoid(sum, sum));
         }
     }
@@ -33,7 +34,7 @@ void SIMD_FN(kin_delta_factors)(int64_t n, float a, float dt, const float *alpha
     for (int64_t i = 0; i < n; i += 16) {
         vf rate = softplus(vf_add(vf_load(alpha + i), vf_set1(dt)));
         vf_store(decay + i, exp_at_most(vf_mul(vf_set1(a), rate)));
-        vf_store(beta + i, by_sigmoid(vf_set1(1), vf_load(b + i)));
+        vf_store(beta + i, b ? by_sigmoid(vf_set1(1), vf_load(b + i)) : rate);
     }
 }
 
@@ -41,14 +42,18 @@ void SIMD_FN(kin_delta_factors)(int64_t n, float a, float dt, const float *alpha
 enum { BLOCKS = 4 };
 
 // One token of n blocks of 16 values, from value `at` on: m // f32 [n][n_key][16]
-SIMD_INLINE void advance(const int n, const int n_key, const kin_delta_row *r, int at, float scale, float *m) {
+SIMD_INLINE void advance(const int n, const int n_key, const bool is_additive, const kin_delta_row *r, int at, float scale,
+                         float *m) {
     const vf decay = vf_set1(r->decay), beta = vf_set1(r->beta);
     vf d[BLOCKS], out[BLOCKS];
     for (int b = 0; b < n; b++) d[b] = out[b] = vf_zero();
-    for (int i = 0; i < n_key; i++) {
+    for (int i = 0; i < n_key && !is_additive; i++) {
         for (int b = 0; b < n; b++) d[b] = vf_add(d[b], vf_times(vf_load(m + (b * n_key + i) * 16), r->k + i));
     }
-    for (int b = 0; b < n; b++) d[b] = vf_mul(beta, vf_sub(vf_load(r->v + at + 16 * b), vf_mul(decay, d[b])));
+    for (int b = 0; b < n; b++) {
+        const vf v = vf_load(r->v + at + 16 * b);
+        d[b] = vf_mul(beta, is_additive ? v : vf_sub(v, vf_mul(decay, d[b])));
+    }
     for (int i = 0; i < n_key; i++) {
         for (int b = 0; b < n; b++) {
             float *column = m + (b * n_key + i) * 16;
@@ -60,16 +65,21 @@ SIMD_INLINE void advance(const int n, const int n_key, const kin_delta_row *r, i
     for (int b = 0; b < n && r->out; b++) vf_store(r->out + at + 16 * b, vf_mul(out[b], vf_set1(scale)));
 }
 
-SIMD_INLINE void advance_blocks(const int n, const kin_delta_rule *d, int at) {
+SIMD_INLINE void advance_blocks(const int n, const bool is_additive, const kin_delta_rule *d, int at) {
     float copy[BLOCKS * KIN_DELTA_KEYS * 16], *m = d->m + (int64_t)at * d->n_key;
-    for (int row = 0; row < d->n_stored; row++) advance(n, d->n_key, &d->rows[row], at, d->scale, m);
+    for (int row = 0; row < d->n_stored; row++) advance(n, d->n_key, is_additive, &d->rows[row], at, d->scale, m);
     if (d->n_stored == d->n_rows) return;
     memcpy(copy, m, sizeof(float) * (size_t)(n * d->n_key * 16));
-    for (int row = d->n_stored; row < d->n_rows; row++) advance(n, d->n_key, &d->rows[row], at, d->scale, copy);
+    for (int row = d->n_stored; row < d->n_rows; row++) advance(n, d->n_key, is_additive, &d->rows[row], at, d->scale, copy);
 }
 
 void SIMD_FN(kin_delta)(const kin_delta_rule *d) {
     int at = 0;
-    for (; at + 16 * BLOCKS <= d->n_value; at += 16 * BLOCKS) advance_blocks(BLOCKS, d, at);
-    for (; at < d->n_value; at += 16) advance_blocks(1, d, at);
+    for (; at + 16 * BLOCKS <= d->n_value; at += 16 * BLOCKS) {
+        if (d->is_additive)
+            advance_blocks(BLOCKS, true, d, at);
+        else
+            advance_blocks(BLOCKS, false, d, at);
+    }
+    for (; at < d->n_value; at += 16) advance_blocks(1, d->is_additive, d, at);
 }

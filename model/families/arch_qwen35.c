@@ -8,6 +8,7 @@ static void read_delta_net(kin_hparams *hp, kin_meta *k) {
     kin_delta_net *d = &hp->delta;
     d->n_taps = kin_meta_int(k, "ssm.conv_kernel", KIN_KEY_REQUIRED, 2, KIN_CONVOLUTION_TAPS);
     d->head_dim = kin_meta_int(k, "ssm.state_size", KIN_KEY_REQUIRED, 16, KIN_DELTA_KEYS);
+    d->key_dim = d->head_dim;
     d->n_key_heads = kin_meta_int(k, "ssm.group_count", KIN_KEY_REQUIRED, 1, 4096);
     d->n_value_heads = kin_meta_int(k, "ssm.time_step_rank", KIN_KEY_REQUIRED, 1, 4096);
     int n_values = kin_meta_int(k, "ssm.inner_size", KIN_KEY_REQUIRED, 1, 1 << 20);

@@ -504,7 +504,8 @@ static uint64_t routings(const kin_kernels *k, int what) {
 }
 
 // Convolutions of 1 to 8 taps, over rows that overlap.
-static uint64_t convolutions(const kin_kernels *k, int is_plain) {
+enum { CONVOLUTION, CONVOLUTION_PLAIN, CONVOLUTION_BIASED };
+static uint64_t convolutions(const kin_kernels *k, int what) {
     enum { N = 96, N_ROWS = 5 };
     uint64_t hash = 0;
     kin_rng rng;
@@ -515,8 +516,14 @@ static uint64_t convolutions(const kin_kernels *k, int is_plain) {
         float *out[N_ROWS], *taps = random_floats(&rng, N * KIN_CONVOLUTION_TAPS, 1);
         for (int i = 0; i < N_ROWS + KIN_CONVOLUTION_TAPS; i++) rows[i] = x + i * N;
         for (int i = 0; i < N_ROWS; i++) out[i] = y + i * N;
-        const kin_convolution c = {
-            .n_taps = n_taps, .n = N, .taps = taps, .n_rows = N_ROWS, .x = rows, .y = out, .is_plain = is_plain};
+        const kin_convolution c = {.n_taps = n_taps,
+                                   .n = N,
+                                   .taps = taps,
+                                   .bias = what == CONVOLUTION_BIASED ? taps + N : NULL,
+                                   .n_rows = N_ROWS,
+                                   .x = rows,
+                                   .y = out,
+                                   .is_plain = what == CONVOLUTION_PLAIN};
         k->convolve(&c);
         hash = kin_bits_hash_f32(y, N_ROWS * N, hash);
         free(taps);
@@ -525,7 +532,8 @@ static uint64_t convolutions(const kin_kernels *k, int is_plain) {
     return hash;
 }
 
-// A gated delta net whose tokens follow from those before: 144 values are groups of blocks and a rest.
+// A gated delta net, or a state space, whose tokens follow from those before: 144 values are groups of blocks and a rest.
+enum { DELTA_NET = 12, STATE_SPACE };
 static uint64_t delta_net(const kin_kernels *k, int what) {
     enum { N_KEY = 64, N_VALUE = 144, N_ROWS = 16 };
     const float sizes[] = {0.3f, 3, 30};
@@ -535,14 +543,14 @@ static uint64_t delta_net(const kin_kernels *k, int what) {
     kin_rng_seed(&rng, (uint64_t)what);
     for (int i = 0; i < 3; i++) {
         float *x = random_floats(&rng, N_ROWS, sizes[i]), *b = random_floats(&rng, N_ROWS, sizes[i]);
-        k->delta_factors(N_ROWS, -0.7f, 0.2f, x, b, x, b);
+        k->delta_factors(N_ROWS, -0.7f, 0.2f, x, what == STATE_SPACE ? NULL : b, x, b);
         hash = kin_bits_hash_f32(b, N_ROWS, kin_bits_hash_f32(x, N_ROWS, hash));
         for (int row = 0; row < N_ROWS; row++) {
             float *q = random_floats(&rng, N_KEY, 1), *key = random_floats(&rng, N_KEY, 1), *v = random_floats(&rng, N_VALUE, 2);
             k->unit(N_KEY, 1e-6f, q);
             k->unit(N_KEY, 1e-6f, key);
             const kin_delta_row r = {.q = q, .k = key, .v = v, .decay = x[row], .beta = b[row], .out = out};
-            const kin_delta_rule d = {N_KEY, N_VALUE, 0.125f, 1, row % 4 != 3, &r, m};
+            const kin_delta_rule d = {N_KEY, N_VALUE, what == STATE_SPACE, 0.125f, 1, row % 4 != 3, &r, m};
             k->delta(&d);
             hash = kin_bits_hash_f32(out, N_VALUE, hash);
             free(v);
@@ -621,9 +629,11 @@ static const kin_bits_case cases[] = {
     {"rope", 0xbba4e98faf3baaa8, rope, 4},
     {"route", 0x06616b24de335ab8, route, 5},
     {"routings", 0x8f9d0fdafc57a6a0, routings, 7},
-    {"convolutions", 0x26b332d3f49a3c52, convolutions, false},
-    {"plain convolutions", 0x4d1930d3694ce1ab, convolutions, true},
-    {"delta net", 0x59328ad68f592111, delta_net, 12},
+    {"convolutions", 0x26b332d3f49a3c52, convolutions, CONVOLUTION},
+    {"plain convolutions", 0x4d1930d3694ce1ab, convolutions, CONVOLUTION_PLAIN},
+    {"biased convolutions", 0x1db3f3c6b459097f, convolutions, CONVOLUTION_BIASED},
+    {"delta net", 0x59328ad68f592111, delta_net, DELTA_NET},
+    {"state space", 0xc17334ff4846cd06, delta_net, STATE_SPACE},
 };
 
 const kin_bits_case *kin_bits_at(int i) {
