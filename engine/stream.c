@@ -23,7 +23,6 @@ enum {
     MOST_READ_BYTES = 4 << 20,
     MAX_CHUNKS = 4096,
     MAX_CHUNKS_PER_EXTENT = 256, // so that there is room for the chunks of any block
-    WILLNEED_AHEAD = 4,          // blocks announced to the OS ahead of their use
     RING_SLACK_PERCENT = 25,     // beyond the largest group: room to read ahead while it is computed
     FAULTS_WORTH_A_CHECK = 4,    // per pass; fewer come from rows of the embedding
 };
@@ -271,10 +270,17 @@ static void next_block(kin_stream *s) {
     }
 }
 
+// As published: a window is announced as a whole, when the one before it has been computed.
+static bool may_announce(kin_stream *s) {
+    if (s->next == s->acquired) return true;
+    const step *oldest = step_at(s, s->acquired);
+    return s->pass_block > oldest->block && s->blocks[s->pass_block].spec.i_window == s->blocks[oldest->block].spec.i_window;
+}
+
 // Schedules one more step; returns false if there is no room for it now.
 static bool schedule_one(kin_stream *s) {
     if (!next_block_known(s) || s->next - s->first == s->n_steps) return false;
-    if (s->mode == KIN_STREAM_WILLNEED && s->next - s->acquired >= WILLNEED_AHEAD) return false;
+    if (s->mode == KIN_STREAM_WILLNEED && !may_announce(s)) return false;
     block *b = &s->blocks[s->pass_block];
     step *st = step_at(s, s->next);
     *st = (step){.block = s->pass_block, .streamed = !b->resident};

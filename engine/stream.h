@@ -38,6 +38,7 @@ typedef struct kin_extent {
 typedef struct kin_stream_block {
     kin_extent extents[KIN_STREAM_MAX_EXTENTS];
     int n_extents; // 0: the block is always in memory
+    int i_window;  // for KIN_STREAM_WILLNEED: blocks of one window are announced together
     int i_group;   // blocks of one group are needed at the same time
     int i_part;    // with a window: blocks of one part occupy one slot of it
     bool stays;    // with a window: the block is resident
@@ -46,7 +47,7 @@ typedef struct kin_stream_block {
 typedef enum kin_stream_mode {
     KIN_STREAM_RESIDENT, // resident set and streaming: kin's method
     KIN_STREAM_MMAP,     // leave it to the OS's paging, as llama.cpp does
-    KIN_STREAM_WILLNEED, // the same, with the next blocks announced ahead (like prima.cpp's prefetching)
+    KIN_STREAM_WILLNEED, // the same, with the whole next window announced when one has been computed: prima.cpp's prefetching
 } kin_stream_mode;
 
 typedef struct kin_stream_options {

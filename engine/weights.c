@@ -23,10 +23,19 @@ static void describe_part(const kin_weights *w, const kin_weights_block *b, kin_
     d->stays = !is_tile && b->is_ff && kin_sliding_window_retains(&w->o.sliding, b->i_cpu_layer);
 }
 
+// Returns the number of the window that the block belongs to. The tiles of the output are one behind all others.
+static int window_of(const kin_weights *w, const kin_weights_block *b) {
+    const kin_windows *windows = &w->o.windows;
+    if (b->i_compute_block >= w->first_tile_compute_block) return windows->n;
+    int i = windows->n - 1;
+    while (i > 0 && w->compute_blocks[windows->at[i].layer_begin] > b->i_compute_block) i--;
+    return i;
+}
+
 // Describes a block for the streamer as file ranges and mappings. A packed block is one range of the cache file; others have one
 // range per weight. will_be: as if the block were in its file already.
 static kin_stream_block describe_unit(const kin_weights *w, const kin_weights_block *b, bool will_be) {
-    kin_stream_block d = {.i_group = b->i_compute_block};
+    kin_stream_block d = {.i_group = b->i_compute_block, .i_window = window_of(w, b)};
     describe_part(w, b, &d);
     int n_files = kin_gguf_n_files(w->model->gguf);
     if ((!kin_weights_on_disk(w, b) && !(will_be && b->pack && w->packed)) || b->experts) return d;

@@ -506,6 +506,50 @@ static void in_willneed_mode_units_are_announced_and_come_from_the_mapping(void 
     kin_stream_close(s);
 }
 
+// Waits until the announced bytes are as many as these, and fails if there are more.
+static void await_announced(kin_stream *s, uint64_t bytes) {
+    kin_time begun = kin_clock_now();
+    while (kin_stream_get_stats(s).fetch_bytes < bytes) {
+        if (kin_clock_ms(begun, kin_clock_now()) > TIMEOUT_MS)
+            fail_msg("%llu bytes are announced, not %llu", (unsigned long long)kin_stream_get_stats(s).fetch_bytes,
+                     (unsigned long long)bytes);
+        usleep(1000);
+    }
+    assert_int_equal(kin_stream_get_stats(s).fetch_bytes, bytes);
+}
+#define await_announced(...) FROM_TEST(await_announced(__VA_ARGS__))
+
+static uint64_t window_bytes(const context *w, int window) {
+    uint64_t sum = 0;
+    for (size_t i = 0; i < w->n_blocks; i++) {
+        for (int k = 0; k < w->blocks[i].n_extents; k++)
+            sum += w->blocks[i].i_window == window ? w->blocks[i].extents[k].bytes : 0;
+    }
+    return sum;
+}
+
+// Two windows of 12 blocks, with groups of one block, and the output.
+static void in_willneed_mode_a_window_is_announced_whole_once_the_one_before_it_is_computed(void **state) {
+    enum { N_WINDOW = N_LAYER_BLOCKS / 2 };
+    static context w;
+    const uint8_t *ptrs[KIN_STREAM_MAX_EXTENTS];
+    kin_err err;
+    w = *(const context *)*state;
+    for (int i = 0; i < N_BLOCKS; i++) w.blocks[i].i_group = i, w.blocks[i].i_window = i / N_WINDOW;
+    kin_stream *s = open_stream(&w, KIN_STREAM_WILLNEED, 0);
+    assert_true(kin_stream_begin(s, 0, true));
+    uint64_t announced = 0;
+    for (size_t i = 0; i < N_BLOCKS; i++) {
+        if (i % N_WINDOW == 0) announced += window_bytes(&w, (int)(i / N_WINDOW));
+        await_announced(s, announced);
+        assert_true(kin_stream_acquire(s, i, ptrs, &err) >= 0);
+        await_announced(s, announced);
+        kin_stream_release(s, 1);
+    }
+    await_announced(s, w.total + window_bytes(&w, 0)); // the first window of the next pass
+    kin_stream_close(s);
+}
+
 // ---- reading ahead
 
 // Waits until this many bytes were read, without acquiring anything.
@@ -782,6 +826,7 @@ static void files_are_closed_whether_opening_succeeds_or_not(void **state) {
         ON(dir, a_budget_may_shrink_and_grow_between_passes), ON(dir, a_pass_in_several_runs_reads_no_more_than_in_one),         \
         ON(dir, runs_in_any_order_give_the_files_bytes), ON(dir, a_budget_may_change_at_any_moment_from_another_thread),         \
         ON(dir, in_mmap_mode_every_pass_is_left_to_the_os),                                                                      \
+        ON(dir, in_willneed_mode_a_window_is_announced_whole_once_the_one_before_it_is_computed),                                \
         ON(dir, in_willneed_mode_units_are_announced_and_come_from_the_mapping),                                                 \
         ON(dir, a_window_holds_so_many_parts_and_what_stays), ON(dir, later_units_are_read_while_earlier_ones_are_computed),     \
         ON(dir, reading_goes_on_across_the_end_of_a_pass), ON(dir, a_pass_reads_what_is_streamed_once),                          \
