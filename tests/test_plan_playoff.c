@@ -6,6 +6,7 @@
 
 #include <cmocka.h>
 
+#include <math.h>
 #include <string.h>
 
 #include "pure/plan/latency.h"
@@ -72,6 +73,35 @@ static void a_playoff_is_never_slower_and_changes_nothing_where_all_fits(void **
     assert_true(n_better > n_streaming / 20);
 }
 
+// Plans with any other number of rounds are simulated, too.
+static void a_playoff_is_rarely_beaten_by_another_number_of_rounds(void **state) {
+    (void)state;
+    enum { N = 60, MAX_ROUNDS = 40 };
+    static kin_facts facts;
+    kin_rng rng;
+    int n_beaten = 0;
+    double most = 0;
+    kin_rng_seed(&rng, 53);
+    for (int n = 0; n < N;) {
+        kin_plan_options options = kin_plan_options_defaults();
+        kin_plan plan, other;
+        double best_s = INFINITY;
+        kin_random_facts(&facts, &rng, 5, 60);
+        if (kin_plan_playoff(&facts, &options, &plan, NULL) != 0 || !streams(&facts, &plan)) continue;
+        n++;
+        options.max_nodes = 50;
+        for (options.n_rounds = 1; options.n_rounds <= facts.model.n_layer && options.n_rounds <= MAX_ROUNDS;
+             options.n_rounds++) {
+            if (kin_plan_exact(&facts, &options, &other, NULL) == 0) best_s = fmin(best_s, played(&facts, &other));
+        }
+        double lost = played(&facts, &plan) / best_s - 1;
+        n_beaten += lost > 1e-3;
+        most = fmax(most, lost);
+    }
+    print_message("%d of %d plans are beaten by another number of rounds, by %.1f %% at most\n", n_beaten, N, 100 * most);
+    assert_true(n_beaten <= N / 20);
+}
+
 // The options hold for all plans of a playoff, also if layers differ in size.
 static void a_device_that_is_refused_stays_so(void **state) {
     (void)state;
@@ -127,6 +157,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_device_that_is_refused_stays_so),
         cmocka_unit_test(a_playoff_heeds_the_options),
+        cmocka_unit_test(a_playoff_is_rarely_beaten_by_another_number_of_rounds),
         cmocka_unit_test(a_playoff_is_never_slower_and_changes_nothing_where_all_fits),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

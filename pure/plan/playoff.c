@@ -1,6 +1,6 @@
 // The default scheduler: `exact`, followed by a playoff if its plan streams. In that case the closed form that `exact` solves is
 // some percent off, and a search tends to find plans for which it is too optimistic. So there are further candidates, exact for
-// fewer rounds, for slower disks, and without streaming; the timeline (timeline.h), which simulates the engine, decides.
+// fewer and more rounds, for slower disks, and without streaming; the timeline (timeline.h), which simulates the engine, decides.
 #include <stdlib.h>
 
 #include "pure/plan/latency.h"
@@ -9,7 +9,10 @@
 
 static const double disk_shares[] = {0.9, 0.7, 0};
 
-enum { MAX_NODES = 50 }; // limit of a candidate's search; there may be as many candidates as layers
+enum {
+    MAX_NODES = 50, // limit of a candidate's search; there may be as many candidates as layers
+    PATIENCE = 8,   // candidates with more rounds that are tried after the last one that was better
+};
 
 typedef struct playoff {
     const kin_facts *facts;
@@ -48,6 +51,17 @@ static void enter_fewer_rounds(playoff *o, const kin_plan_options *options) {
     }
 }
 
+static void enter_more_rounds(playoff *o, const kin_plan_options *options, int n_rounds) {
+    kin_plan_options more = *options;
+    if (options->n_rounds > 0) return;
+    for (int n_worse = 0; n_worse < PATIENCE && n_rounds < o->facts->model.n_layer; n_worse++) {
+        double before_s = o->best_s;
+        more.n_rounds = ++n_rounds;
+        enter_candidates(o, o->facts, &more);
+        if (o->best_s < before_s) n_worse = -1;
+    }
+}
+
 // A device that was rejected because of its disk must not come back with another one.
 static void enter_slower_disks(playoff *o, const kin_plan_options *options, kin_facts *scratch) {
     kin_device_set usable;
@@ -70,7 +84,9 @@ int kin_plan_playoff(const kin_facts *facts, const kin_plan_options *options, ki
     if (kin_timeline_play(facts, plan, &o.best_s, err) != 0) return KIN_FAIL;
     kin_facts *scratch = malloc(sizeof *scratch);
     if (!scratch) return kin_err_set(err, "plan: out of memory");
+    const int n_rounds = plan->n_rounds;
     enter_fewer_rounds(&o, options);
+    enter_more_rounds(&o, options, n_rounds);
     enter_slower_disks(&o, options, scratch);
     free(scratch);
     return 0;
