@@ -292,18 +292,34 @@ static void log_refused(kin_planner *p) {
     memcpy(p->next.refused, reasons, sizeof reasons);
 }
 
-// A device must fetch the layers that it does not have in the present plan. The head has the file.
+// Returns the bytes of the layers that the device has in the candidate and not in the present plan.
+static double missing_bytes(const kin_model_facts *m, const kin_plan *present, const kin_plan *candidate, int device) {
+    kin_windows has, gets;
+    double shares = 0;
+    kin_plan_windows(present, device, &has);
+    kin_plan_windows(candidate, device, &gets);
+    for (int g = 0; g < gets.n; g++) {
+        for (int il = gets.at[g].layer_begin; il < gets.at[g].layer_end; il++) {
+            bool is_here = false;
+            for (int h = 0; h < has.n; h++) is_here |= il >= has.at[h].layer_begin && il < has.at[h].layer_end;
+            shares += is_here ? 0 : m->layer_share[il];
+        }
+    }
+    return shares * kin_facts_layer_bytes(m);
+}
+
+// A device must fetch the layers that it does not have in the present plan. The head has the file. The model is up while a ring
+// is active; before that, fetching delays the first token.
 static bool thesis_accepts(const kin_planner *p, const kin_facts *facts, const kin_plan *present, double now_s,
                            const kin_plan *candidate, double then_s) {
     kin_acceptance_options o = kin_acceptance_options_published();
     kin_acceptance_cost cost = kin_acceptance_cost_of(then_s * 1e6, 0);
-    double layer_bytes = 0, since_s = kin_clock_ms(p->changed_at, kin_clock_now()) / 1e3;
-    for (int q = 0; q < KIN_N_QUANT; q++) layer_bytes += p->model.layer_bytes[q] + p->model.expert_bytes[q];
+    double since_s = kin_clock_ms(p->changed_at, kin_clock_now()) / 1e3;
     for (int i = 1; i < facts->n_device; i++) {
-        int n_new = candidate->shares[i].n_layer - present->shares[i].n_layer;
         if (candidate->shares[i].n_layer == 0) continue;
-        double init_us = kin_acceptance_init_us(&o, n_new > 0 ? n_new * layer_bytes : 0, facts->links[0][i].bytes_s);
-        cost = kin_acceptance_add(cost, kin_acceptance_cost_of(0, kin_acceptance_penalty(&o, init_us, true, since_s)));
+        double init_us = kin_acceptance_init_us(&o, missing_bytes(&p->model, present, candidate, i), facts->links[0][i].bytes_s);
+        double penalty = kin_acceptance_penalty(&o, init_us, p->now.is_there, since_s);
+        cost = kin_acceptance_add(cost, kin_acceptance_cost_of(0, penalty));
     }
     return kin_acceptance_accepts(&o, &cost, now_s * 1e6);
 }

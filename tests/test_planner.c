@@ -172,6 +172,26 @@ static void by_the_thesis_fetching_counts_against_a_better_plan(void **state) {
     assert_non_null(strstr(err.text, "must be margin or thesis"));
 }
 
+// With fast links only creating sessions counts: 38 ms while a ring is up, 302 ms before.
+static void by_the_thesis_deploying_counts_more_before_a_ring_is_up(void **state) {
+    (void)state;
+    static kin_planner_question some, all;
+    kin_planner_options o = options_of("auto", "memsched");
+    o.accept = "thesis";
+    ask_about(&some, (int[]){0, 2}, 2);
+    ask_about(&all, (int[]){0, 1, 2}, 3);
+    for (int i = 1; i < 3; i++) all.facts.links[0][i].bytes_s = some.facts.links[0][1].bytes_s = 1e12;
+    for (int is_up = 0; is_up < 2; is_up++) {
+        kin_planner *p = open_with(&o);
+        kin_plan plan;
+        some.number = is_up ? 0 : 1, all.number = is_up ? 0 : 2; // 0: the answer is active at once
+        answer_to(p, &some, &plan);
+        answer_to(p, &all, &plan);
+        assert_int_equal(layers_of(&plan, &all, 1) > 0, is_up);
+        kin_planner_close(p);
+    }
+}
+
 static void a_device_without_layers_is_told_why(void **state) {
     (void)state;
     static kin_planner_question a;
@@ -1029,6 +1049,7 @@ int main(void) {
         cmocka_unit_test_setup(a_head_that_begins_alone_has_a_plan_at_once, setup),
         cmocka_unit_test_setup(a_little_better_changes_nothing_and_much_better_does, setup),
         cmocka_unit_test_setup(by_the_thesis_fetching_counts_against_a_better_plan, setup),
+        cmocka_unit_test_setup(by_the_thesis_deploying_counts_more_before_a_ring_is_up, setup),
         cmocka_unit_test_setup(a_device_without_layers_is_told_why, setup),
         cmocka_unit_test_setup(what_if_a_device_left_is_the_plan_of_the_rest_and_changes_nothing, setup),
         cmocka_unit_test_setup(without_a_member_there_is_another_plan, setup),
