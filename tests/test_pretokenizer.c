@@ -77,6 +77,13 @@ static void tekken_cuts_before_capitals(void **state) {
     expect("gpt-4o", "helloWorld it's 1234", "hello|World| it's| |123|4");
 }
 
+static void kimi_keeps_chinese_apart_and_contractions_in_words(void **state) {
+    (void)state;
+    expect("kimi-k2", "ab\xe4\xbd\xa0\xe5\xa5\xbd don't", "ab|\xe4\xbd\xa0\xe5\xa5\xbd| don't");
+    expect("kimi-k2", "(\xe4\xbd\xa0 1234\n\n x", "(|\xe4\xbd\xa0| |123|4|\n\n| x");
+    expect("kimi-k2", "iPhone \xf0\xa0\x80\x80", "iPhone| |\xf0\xa0\x80\x80"); // U+20000
+}
+
 static void smollm_and_falcon_cut_digits_first(void **state) {
     (void)state;
     expect("smollm", "a  12b", "a|  |1|2|b"); // digits are cut first, so both blanks are at the end of their piece
@@ -149,6 +156,7 @@ int main(void) {
         cmocka_unit_test(laguna_cuts_lines_first),
         cmocka_unit_test(combining_marks_stay_with_letters_in_qwen_35),
         cmocka_unit_test(tekken_cuts_before_capitals),
+        cmocka_unit_test(kimi_keeps_chinese_apart_and_contractions_in_words),
         cmocka_unit_test(smollm_and_falcon_cut_digits_first),
         cmocka_unit_test(deepseek_coder_cuts_lines_words_and_digits),
         cmocka_unit_test(deepseek_llm_cuts_scripts_apart),

@@ -1,4 +1,4 @@
-// deepseek2: DeepSeek V2, V2-Lite, V3, R1; GLM-4.7-Flash; Mistral Large 3. mistral4 is the same under another name.
+// deepseek2: DeepSeek V2, V2-Lite, V3, R1; Kimi K2; GLM-4.7-Flash; Mistral Large 3. mistral4 is the same under another name.
 // Attention is latent; the first layers are dense, the others have experts, often chosen by sigmoids within groups, and shared
 // experts; draft blocks are skipped.
 #include <math.h>
@@ -114,7 +114,7 @@ static kin_weight_set allow_deepseek2_weights(const kin_hparams *hp, const kin_l
 
 const kin_arch kin_arch_deepseek2 = {
     .name = "deepseek2",
-    .title = "DeepSeek V2, V3, R1; GLM-4.7-Flash; Mistral Large 3",
+    .title = "DeepSeek V2, V3, R1; Kimi K2; GLM-4.7-Flash; Mistral Large 3",
     .drafts = true,
     .keys = obeyed,
     .read = read_deepseek2_keys,

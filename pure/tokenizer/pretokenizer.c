@@ -58,6 +58,13 @@
     "[!\"#$%&'()*+,\\-./:;<=>?@\\[\\\\\\]^_`{|}~][A-Za-z]+|[^\\r\\n\\p{L}\\p{P}\\p{S}]?[\\p{L}\\p{M}]+| "                        \
     "?[\\p{P}\\p{S}]+[\\r\\n]*|" BLANKS
 
+// Chinese characters, and words without them. llama.cpp cuts neither at capitals nor keeps combining marks with their letters,
+// unlike Kimi's tokenizer.
+#define HAN                                                                                                                      \
+    "\\x{3400}-\\x{4dbf}\\x{4e00}-\\x{9fff}\\x{f900}-\\x{faff}\\x{20000}-\\x{2a6df}\\x{2a700}-\\x{2ebef}"                        \
+    "\\x{2f800}-\\x{2fa1f}"
+#define KIMI_K2 "[" HAN "]+|[^\\r\\n\\p{L}\\p{N}]?[^\\P{L}" HAN "]+(?:" CONTRACTION ")?|\\p{N}{1,3}|" PUNCTUATION "|" BLANKS
+
 enum { MAX_STAGES = 6 };
 
 static const char *const stages_gpt2[MAX_STAGES] = {GPT2};
@@ -67,6 +74,7 @@ static const char *const stages_laguna[MAX_STAGES] = {"[^\\n]+|[\\n]+", QWEN2};
 static const char *const stages_qwen35[MAX_STAGES] = {QWEN35};
 static const char *const stages_tekken[MAX_STAGES] = {TEKKEN};
 static const char *const stages_gpt4o[MAX_STAGES] = {GPT4O};
+static const char *const stages_kimi_k2[MAX_STAGES] = {KIMI_K2};
 static const char *const stages_digits_gpt2[MAX_STAGES] = {"\\p{N}", GPT2};
 static const char *const stages_falcon[MAX_STAGES] = {"[\\p{P}$+<=>^~|`]+", GPT2, "[0-9][0-9][0-9]"};
 static const char *const stages_default[MAX_STAGES] = {"[\\p{P}$+<=>^~|]+", GPT2, "\\p{N}+", "[0-9][0-9][0-9]"};
@@ -124,6 +132,7 @@ static const entry entries[] = {
     {"llama4", stages_gpt4o, {0}},
     {"kanana2", stages_gpt4o, {0}},
     {"minimax-m2", stages_gpt4o, {0}},
+    {"kimi-k2", stages_kimi_k2, {0}},
     {"smollm", stages_digits_gpt2, {0}},
     {"starcoder", stages_digits_gpt2, {0}},
     {"refact", stages_digits_gpt2, {0}},

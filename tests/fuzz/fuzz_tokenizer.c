@@ -13,8 +13,9 @@
 int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t size);
 
 #define SPACED "" // not a pre-tokenizer: BPE of characters
-static const char *const pres[] = {NULL,     "gpt-2",  "llama-bpe", "qwen2",        "qwen35",         "tekken",      "gpt-4o",
-                                   "smollm", "falcon", "default",   "deepseek-llm", "deepseek-coder", "deepseek-v3", SPACED};
+static const char *const pres[] = {NULL,           "gpt-2",          "llama-bpe",   "qwen2",   "qwen35",
+                                   "tekken",       "gpt-4o",         "smollm",      "falcon",  "default",
+                                   "deepseek-llm", "deepseek-coder", "deepseek-v3", "kimi-k2", SPACED};
 enum { N_PRES = sizeof pres / sizeof *pres };
 
 static kin_vocab *vocabs[N_PRES];
