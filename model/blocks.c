@@ -471,11 +471,17 @@ static struct ggml_tensor *route_logits(kin_graph *g, int il, struct ggml_tensor
     return linear(g, g->layers[il].w[KIN_W_FFN_ROUTER], g->layers[il].w[KIN_W_FFN_ROUTER_BIAS], cur);
 }
 
+// What is added to the router's probabilities when choosing; NULL: nothing. [n_expert]
+static struct ggml_tensor *choice_bias(const kin_graph *g, int il) {
+    struct ggml_tensor *const *w = g->layers[il].w;
+    return w[KIN_W_FFN_CHOICE_BIAS] ? w[KIN_W_FFN_CHOICE_BIAS] : w[KIN_W_FFN_CHOICE_BIAS_2];
+}
+
 // Chooses the experts of each token by ggml. cur: [n_embd, n] -> *chosen: i32 [n_used, n]; returns their weights [1, n_used, n].
 static struct ggml_tensor *route_by_ggml(kin_graph *g, int il, struct ggml_tensor *cur, struct ggml_tensor **chosen) {
     const kin_routing *r = &g->hp->routing;
     struct ggml_context *ctx = g->ctx;
-    struct ggml_tensor *logits = route_logits(g, il, cur), *bias = g->layers[il].w[KIN_W_FFN_CHOICE_BIAS];
+    struct ggml_tensor *logits = route_logits(g, il, cur), *bias = choice_bias(g, il);
     struct ggml_tensor *scale = g->layers[il].w[KIN_W_FFN_EXPS_SCALE];
     int64_t n = cur->ne[1];
     if (g->hp->router_scale != 1) logits = ggml_scale(ctx, logits, g->hp->router_scale);
@@ -500,8 +506,7 @@ static struct ggml_tensor *route_by_ggml(kin_graph *g, int il, struct ggml_tenso
 
 // The same by kin's kernels: i32 [2 n_used, n], see kin_op_route.
 static struct ggml_tensor *route_by_kernels(kin_graph *g, int il, struct ggml_tensor *cur) {
-    struct ggml_tensor *const *w = g->layers[il].w;
-    return kin_op_route(g, route_logits(g, il, cur), w[KIN_W_FFN_CHOICE_BIAS], w[KIN_W_FFN_EXPS_SCALE]);
+    return kin_op_route(g, route_logits(g, il, cur), choice_bias(g, il), g->layers[il].w[KIN_W_FFN_EXPS_SCALE]);
 }
 
 // Multiplies each token's experts, and adds their biases if there are any. [n_out, n_used, n]

@@ -116,6 +116,7 @@ static const weight_spec weight_specs[KIN_W_COUNT] = {
     [KIN_W_FFN_ROUTER] = {"ffn_gate_inp.weight", KIN_WEIGHT_BLOCK_FFN_GATE, {DIM_EMBD, DIM_EXPERT}},
     [KIN_W_FFN_ROUTER_BIAS] = {"ffn_gate_inp.bias", KIN_WEIGHT_BLOCK_FFN_GATE, {DIM_EXPERT}},
     [KIN_W_FFN_CHOICE_BIAS] = {"exp_probs_b.bias", KIN_WEIGHT_BLOCK_FFN_GATE, {DIM_EXPERT}},
+    [KIN_W_FFN_CHOICE_BIAS_2] = {"exp_probs_b", KIN_WEIGHT_BLOCK_FFN_GATE, {DIM_EXPERT}},
     [KIN_W_FFN_GATE_EXPS] = {"ffn_gate_exps.weight", KIN_WEIGHT_BLOCK_EXPERTS, {DIM_EMBD, DIM_FF_EXP, DIM_EXPERT}},
     [KIN_W_FFN_UP_EXPS] = {"ffn_up_exps.weight", KIN_WEIGHT_BLOCK_EXPERTS, {DIM_EMBD, DIM_FF_EXP, DIM_EXPERT}},
     [KIN_W_FFN_DOWN_EXPS] = {"ffn_down_exps.weight", KIN_WEIGHT_BLOCK_EXPERTS, {DIM_FF_EXP, DIM_EMBD, DIM_EXPERT}},

@@ -73,7 +73,8 @@ typedef enum kin_weight {
     KIN_W_FFN_OUT_NORM, // of the block's output, before it is added to the input
     KIN_W_FFN_ROUTER,
     KIN_W_FFN_ROUTER_BIAS,
-    KIN_W_FFN_CHOICE_BIAS, // added to the router's probabilities when choosing
+    KIN_W_FFN_CHOICE_BIAS,   // added to the router's probabilities when choosing
+    KIN_W_FFN_CHOICE_BIAS_2, // the same under another name
     KIN_W_FFN_GATE_EXPS,
     KIN_W_FFN_UP_EXPS,
     KIN_W_FFN_DOWN_EXPS,
