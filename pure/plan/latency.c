@@ -90,6 +90,8 @@ static int predict_pass(const kin_facts *facts, const kin_plan *plan, int n_toke
         else
             kin_device_rates_init(&rates, facts, i, n_tokens, n_cached, n_out);
         kin_device_time t = kin_device_time_of(&rates, &loads[i]);
+        if (!t.fits && plan->shares[i].n_layer == 0)
+            return kin_err_set(err, "plan: %s, the head, cannot hold the output", facts->devices[i].name);
         if (!t.fits)
             return kin_err_set(err, "plan: %s cannot hold %d layers, %d of them on the GPU", facts->devices[i].name,
                                plan->shares[i].n_layer, plan->shares[i].n_layer_gpu);
