@@ -318,20 +318,6 @@ static void exact_is_the_best_in_every_row(void **state) {
     }
 }
 
-static void dp_sa_says_that_the_head_cannot_hold_the_output(void **state) {
-    (void)state;
-    const kin_plan_options options = kin_plan_options_defaults();
-    kin_facts facts;
-    kin_plan plan;
-    kin_err err;
-    kin_paper_facts(&facts, KIN_PAPER_TABLE_3, KIN_PAPER_8B, 2);
-    facts.devices[0].has_gpu = false;
-    facts.devices[0].memory_bytes = facts.model.cpu_buffer_bytes + 1e6;
-    facts.devices[0].disk_bytes_s = 0;
-    assert_int_equal(kin_plan_dp_sa(&facts, &options, &plan, &err), KIN_FAIL);
-    assert_string_equal(err.text, "plan: D3, the head, cannot hold the output");
-}
-
 // ---- when programs cannot be solved
 
 static kin_ilp_outcome never_solves(const kin_ilp *ilp, double *x, kin_err *err) {
@@ -375,7 +361,6 @@ int main(void) {
         cmocka_unit_test(the_70b_model_takes_three_of_ten_devices),
         cmocka_unit_test(models_below_32b_run_on_one_of_ten_devices),
         cmocka_unit_test(exact_gains_nothing_worth_from_d4_and_d6),
-        cmocka_unit_test(dp_sa_says_that_the_head_cannot_hold_the_output),
         cmocka_unit_test(exact_is_the_best_in_every_row),
         cmocka_unit_test(a_solver_that_fails_is_an_error_and_one_that_finds_nothing_is_not),
     };
