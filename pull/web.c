@@ -11,6 +11,7 @@
 
 #include "base/clock.h"
 #include "pull/web_impl.h"
+#include "sys/io.h"
 
 enum { MAX_REDIRECTS = 8, CONNECT_S = 20, STALLED_S = 30, DOCUMENT_S = 120, BUFFER_BYTES = 256 << 10 };
 
@@ -155,6 +156,7 @@ CURL *kin_web_request_new(const kin_web_request *r, kin_web_answer *answer, stru
     curl_easy_setopt(c, CURLOPT_MAXREDIRS, (long)MAX_REDIRECTS);
     curl_easy_setopt(c, CURLOPT_HTTP_VERSION, (long)CURL_HTTP_VERSION_1_1); // a connection of its own for each range
     curl_easy_setopt(c, CURLOPT_NOSIGNAL, 1L);
+    kin_io_block_sigpipe(); // threads inherit it: libcurl's thread for a name may write to a socket that is closed meanwhile
     curl_easy_setopt(c, CURLOPT_BUFFERSIZE, (long)BUFFER_BYTES);
     curl_easy_setopt(c, CURLOPT_CONNECTTIMEOUT, (long)CONNECT_S);
     curl_easy_setopt(c, CURLOPT_LOW_SPEED_LIMIT, 1L);

@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <sys/statvfs.h>
 #include <unistd.h>
 
 #include "sys/io.h"
@@ -18,6 +19,13 @@ static bool is_credential(const char *path) {
     return n > 0 && strncmp(path, folder, n) == 0 && path[n] == '/' && !strchr(path + n + 1, '/');
 }
 
+// Returns the rights that others may have: secrets of a container are often readable by all, on a mount where chmod is impossible.
+static mode_t rights_of_others(int fd, const char *path) {
+    struct statvfs fs;
+    if (is_credential(path)) return S_IRGRP;
+    return fstatvfs(fd, &fs) == 0 && fs.f_flag & ST_RDONLY ? S_IRGRP | S_IROTH : 0;
+}
+
 static int check(int fd, const char *path, kin_err *err) {
     struct stat st;
     if (fstat(fd, &st) != 0) return kin_err_set(err, "%s: %s", path, strerror(errno));
@@ -25,7 +33,7 @@ static int check(int fd, const char *path, kin_err *err) {
     // root reads those of all, for example the code of a service that has a user of its own.
     if (st.st_uid != geteuid() && st.st_uid != 0 && geteuid() != 0)
         return kin_err_set(err, "%s: this key belongs to another user", path);
-    if (st.st_mode & (S_IRWXG | S_IRWXO) & ~(is_credential(path) ? (mode_t)S_IRGRP : 0))
+    if (st.st_mode & (S_IRWXG | S_IRWXO) & ~rights_of_others(fd, path))
         return kin_err_set(err, "%s: other users can read or change this key; fix it with: chmod 600 '%s'", path, path);
     return 0;
 }

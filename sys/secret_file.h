@@ -9,5 +9,5 @@
 
 // Reads the first *n bytes, at most `max`. Returns 0; KIN_ABSENT if there is no such file, KIN_FAIL otherwise; both with an
 // error, which names the command that mends it if other users may read or change the file. A file that systemd hands to a service
-// (LoadCredential) may have rights of a group.
+// (LoadCredential) may have rights of a group, and one on a read-only mount may be readable by all.
 int kin_secret_file_read(const char *path, void *bytes, size_t max, size_t *n, kin_err *err);
