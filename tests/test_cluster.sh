@@ -261,10 +261,13 @@ mv "$dir/new/code.kept" "$dir/new/key.code"
 
 claim='a code that does not fit is not kept, and the device says what to do'
 newcomer() { # NAME OPTION...: a device that reads the code from stdin
+    (become "$@")
+}
+become() { # the same in place of this shell, so that its pid is the device's
     who=$1
     shift
     mkdir -p "$dir/$who"
-    HOME=$dir/$who "$kin" join "127.0.0.1:$port" --name "$who" --key-file "$dir/$who/key" --listen 127.0.0.1 -t 1 "$@" \
+    HOME=$dir/$who exec "$kin" join "127.0.0.1:$port" --name "$who" --key-file "$dir/$who/key" --listen 127.0.0.1 -t 1 "$@" \
         >>"$dir/$who.log" 2>&1
 }
 serve
@@ -303,7 +306,7 @@ same "$dir/new/key" "$dir/gus/key"
 claim='a device without a terminal joins with the code in a file, and keeps its key'
 serve
 echo "$new_code" >"$dir/code.file"
-newcomer fay --code-file "$dir/code.file" </dev/null &
+become fay --code-file "$dir/code.file" </dev/null &
 pids="$pids $!"
 wait "$pid_head"
 check [ $? -eq 0 ]
