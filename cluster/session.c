@@ -297,26 +297,33 @@ int kin_session_find_devices(kin_session *s, const kin_session_options *o, kin_f
     return kin_planner_last(s->planner, facts, &plan) ? 0 : kin_err_set(err, "there is no plan for this model on this machine");
 }
 
-static void close_draft_block(kin_session *s, kin_shard_options *so, const char *why) {
+static void say_no_block(const char *why) {
     kin_log(KIN_LOG_INFO, "no drafts by multi-token prediction: %s", why);
+}
+
+static void close_draft_block(kin_session *s, kin_shard_options *so) {
     kin_mtp_drafter_close(s->mtp);
     s->mtp = NULL;
     so->beside = 0;
 }
 
-// A draft block that was not asked for must not keep a model from opening.
-static bool goes_without_block(kin_session *s, kin_shard_options *so, const kin_err *why) {
-    if (!s->mtp || s->draft == KIN_DRAFT_BLOCK || atomic_load(s->console->stop)) return false;
+// A draft block that was not asked for must not keep a model from opening. Returns 0 if the model opens without it.
+static int open_without_block(kin_session *s, const kin_session_options *o, kin_shard_options *so, kin_err *err) {
+    const kin_err why = *err;
+    const bool has_block = s->draft == KIN_DRAFT_AUTO && (s->mtp || (o->dry_run && so->beside > 0));
+    if (!has_block || atomic_load(s->console->stop)) return KIN_FAIL;
     kin_planner_close(s->planner);
     s->planner = NULL;
-    close_draft_block(s, so, why->text);
-    return true;
+    close_draft_block(s, so);
+    if (open_shard(s, o, so, err) != 0) return KIN_FAIL;
+    say_no_block(why.text);
+    return 0;
 }
 
 static int open_standalone(kin_session *s, const kin_session_options *o, kin_shard_options *so, kin_err *err) {
     int rc = open_shard(s, o, so, err);
     if (rc != 0 && goes_without_gpu(s, o, so, err)) rc = open_shard(s, o, so, err);
-    if (rc != 0 && goes_without_block(s, so, err)) rc = open_shard(s, o, so, err);
+    if (rc != 0) rc = open_without_block(s, o, so, err);
     if (rc != 0 || o->dry_run) return rc;
     if (kin_loopback_head_open(&s->alone, &s->model, s->shard, so->n_batch, err) != 0) return KIN_FAIL;
     s->head = s->alone.head;
@@ -405,11 +412,7 @@ static kin_mtp_drafter_options mtp_options(const kin_session *s, const kin_sessi
 // Returns how many times as fast the file's draft block presumably makes tokens; 0: kin does not compute it.
 static double gain_of_block(const kin_session *s, uint64_t room) {
     kin_draft_block block;
-    kin_err why;
-    if (kin_draft_block_open(&block, &s->model, &why) != 0) {
-        kin_log(KIN_LOG_INFO, "no drafts by multi-token prediction: %s", why.text);
-        return 0;
-    }
+    if (kin_draft_block_open(&block, &s->model, NULL) != 0) return 0;
     const double gain = kin_draft_block_gain(&s->model, &block, room);
     kin_draft_block_close(&block);
     return gain;
@@ -421,8 +424,7 @@ static bool is_block_worth(const kin_session *s, const kin_session_options *o, c
     const uint64_t room = kin_governor_room(o->memory);
     if (gain_of_block(s, room) < worth) return false;
     if (kin_draft_block_fits(&s->model, bytes, room, kin_shard_fixed_bytes(&s->model, so))) return true;
-    kin_log(KIN_LOG_INFO, "no drafts by multi-token prediction: their block would take too much of the memory for the model; "
-                          "--draft mtp uses it nevertheless");
+    say_no_block("their block would take too much of the memory for the model; --draft mtp uses it nevertheless");
     return false;
 }
 
@@ -438,12 +440,18 @@ static void try_draft_block(kin_session *s, const kin_session_options *o, kin_sh
     const kin_mtp_drafter_options m = mtp_options(s, o, so);
     uint64_t bytes;
     kin_err err;
-    if (!kin_draft_block_is_in(&s->model) || kin_mtp_drafter_needs(&m, &bytes, &err) != 0) return;
+    if (!kin_draft_block_is_in(&s->model)) return;
+    if (kin_mtp_drafter_needs(&m, &bytes, &err) != 0) {
+        say_no_block(err.text);
+        return;
+    }
     if (!is_block_worth(s, o, so, bytes)) return;
-    if (o->dry_run)
+    if (o->dry_run) {
         so->beside = bytes;
-    else if (open_draft_block(s, o, so, &err) != 0)
-        close_draft_block(s, so, err.text);
+    } else if (open_draft_block(s, o, so, &err) != 0) {
+        say_no_block(err.text);
+        close_draft_block(s, so);
+    }
 }
 
 // Opens what computes drafts before the model's own shard, which gets the remaining memory.

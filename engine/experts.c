@@ -184,8 +184,10 @@ static void drop_slots(kin_experts *e, size_t n) {
 static size_t read_again(kin_experts *e, int il, const int32_t *order, int n, size_t n_tickets) {
     for (int i = 0; i < n; i++) {
         const int32_t number = il * e->n_expert + order[i], i_slot = atomic_load(&e->places[number]);
-        if (i_slot != NO_SLOT && atomic_load(&e->slots[i_slot].state) > 0)
-            e->tickets[n_tickets++] = begin_read(e, number, i_slot, FOR_STEP);
+        if (i_slot == NO_SLOT) continue;
+        if (atomic_load(&e->slots[i_slot].purpose) == FOR_NOBODY)
+            await_read(&e->slots[i_slot]); // a read ahead that is just ending
+        if (atomic_load(&e->slots[i_slot].state) > 0) e->tickets[n_tickets++] = begin_read(e, number, i_slot, FOR_STEP);
     }
     return n_tickets;
 }

@@ -11,7 +11,10 @@ static uint64_t compute_estimate(const kin_model *model, const kin_shard_options
     kin_hparams own = kin_share_hparams(&o->share, &model->hp);
     const kin_hparams *hp = &own;
     uint64_t experts = (uint64_t)hp->n_ff_exp * (uint64_t)hp->n_expert_used, dense = (uint64_t)hp->n_ff;
+    const kin_delta_net *d = &hp->delta;
     uint64_t widest = dense > experts ? dense : experts, latents = 0;
+    uint64_t states = d->n_value_heads > 0 ? (uint64_t)kin_delta_n_values(d) + (uint64_t)kin_delta_n_channels(d) : 0;
+    if (states > widest) widest = states;
     // Activations in float32; the same quantized, for the products; two 16-bit masks.
     uint64_t per_token = 4 * (5 * widest + 8 * (uint64_t)hp->n_embd) + 2 * widest;
     // Queries, the same multiplied with the heads' matrices, attention's result by rows and by heads.

@@ -23,12 +23,15 @@ static void read_nemotron_h_keys(kin_hparams *hp, kin_meta *k) {
     hp->has_no_rope = true;
     hp->attn_scale = kin_meta_float(k, "attention.scale", 0, 0, 1e6f);
     if (!k->failed && hp->n_expert > 0) kin_meta_fail(k, "a nemotron_h model with experts");
+    bool has_states = false;
     for (int il = 0; il < hp->n_layer && !k->failed; il++) {
         kin_layer *layer = &hp->layers[il];
         layer->has_no_attention = kin_meta_int_at(k, "feed_forward_length", il, 0, 0, 1 << 20) > 0;
         layer->has_no_ff = !layer->has_no_attention;
         layer->is_recurrent = layer->has_no_ff && kin_meta_int_at(k, "attention.head_count_kv", il, 1, 0, 1 << 16) == 0;
+        has_states = has_states || layer->is_recurrent;
     }
+    if (!has_states) kin_meta_fail(k, "a nemotron_h model without state spaces"); // ggml's operators have no block without a gate
 }
 
 static kin_weight_set require_nemotron_h_weights(const kin_hparams *hp, const kin_layer *layer) {

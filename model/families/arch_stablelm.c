@@ -4,14 +4,20 @@
 
 #include "model/arch.h"
 
+static bool has_tensor(const kin_meta *k, int il, const char *tensor) {
+    char name[64];
+    snprintf(name, sizeof name, "blk.%d.%s", il, tensor);
+    return kin_gguf_find_tensor(k->gguf, name) != NULL;
+}
+
 // A layer whose feed-forward block has no norm of its own reads attention's.
 static void read_stablelm_keys(kin_hparams *hp, kin_meta *k) {
     hp->rms_eps = kin_meta_float(k, "attention.layer_norm_epsilon", KIN_KEY_REQUIRED, 0, 1);
     hp->centers_norms = true;
     for (int il = 0; il < hp->n_layer && !k->failed; il++) {
-        char name[64];
-        snprintf(name, sizeof name, "blk.%d.ffn_norm.weight", il);
-        hp->layers[il].is_parallel = !kin_gguf_find_tensor(k->gguf, name);
+        hp->layers[il].is_parallel = !has_tensor(k, il, "ffn_norm.weight");
+        if (has_tensor(k, il, "attn_q_norm.weight") != has_tensor(k, il, "attn_k_norm.weight"))
+            kin_meta_fail(k, "layer %d has a norm of query heads or of key heads alone", il);
     }
     if (!k->failed && hp->n_expert > 0) kin_meta_fail(k, "a stablelm model with experts");
 }

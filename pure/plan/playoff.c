@@ -8,6 +8,7 @@
 #include "pure/plan/timeline.h"
 
 static const double disk_shares[] = {0.9, 0.7, 0};
+static const double WORTH_GAIN = 0.001; // less is not reason enough to try even more rounds
 
 enum {
     MAX_NODES = 50, // limit of a candidate's search; there may be as many candidates as layers
@@ -58,7 +59,7 @@ static void enter_more_rounds(playoff *o, const kin_plan_options *options, int n
         double before_s = o->best_s;
         more.n_rounds = ++n_rounds;
         enter_candidates(o, o->facts, &more);
-        if (o->best_s < before_s) n_worse = -1;
+        if (o->best_s < before_s * (1 - WORTH_GAIN)) n_worse = -1;
     }
 }
 
