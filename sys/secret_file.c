@@ -19,7 +19,8 @@ static bool is_credential(const char *path) {
     return n > 0 && strncmp(path, folder, n) == 0 && path[n] == '/' && !strchr(path + n + 1, '/');
 }
 
-// Returns the rights that others may have: secrets of a container are often readable by all, on a mount where chmod is impossible.
+// Returns the rights that others may have: secrets of a container are often readable by all, on a mount where chmod is
+// impossible.
 static mode_t rights_of_others(int fd, const char *path) {
     struct statvfs fs;
     if (is_credential(path)) return S_IRGRP;

@@ -120,7 +120,7 @@ static inline void send_accept(kin_link *link, const kin_proto_id *id) {
     kin_link_send(link, KIN_FRAME_ACCEPT, 0, 1, &(kin_frame_part){bytes, kin_proto_encode_accept(bytes, sizeof bytes, &accept)});
 }
 
-static inline void take_open(void *user, kin_link *link, const kin_frame *frame, const uint8_t *payload) {
+static inline void on_open(void *user, kin_link *link, const kin_frame *frame, const uint8_t *payload) {
     node *n = user;
     kin_proto_open hello;
     assert_int_equal(frame->type, KIN_FRAME_OPEN);
@@ -130,7 +130,7 @@ static inline void take_open(void *user, kin_link *link, const kin_frame *frame,
     kin_chunk_server_accept(n->server, link);
 }
 
-static inline void take_as_fake(void *user, kin_link *link, const kin_frame *frame, const uint8_t *payload) {
+static inline void on_open_as_fake(void *user, kin_link *link, const kin_frame *frame, const uint8_t *payload) {
     raw *r = user;
     node *liar = &r->w->devices[MAX_DEVICES - 1];
     r->n_frames++;
@@ -152,12 +152,12 @@ static inline void forget_raw(void *user, kin_link *link, const char *reason) {
 }
 
 static inline void on_connection(void *user, kin_link *link) {
-    static const kin_link_callbacks callbacks = {.frame = take_open, .closed = ignore_end};
+    static const kin_link_callbacks callbacks = {.frame = on_open, .closed = ignore_end};
     kin_link_accept(link, &callbacks, user);
 }
 
 static inline void on_fake_connection(void *user, kin_link *link) {
-    static const kin_link_callbacks callbacks = {.frame = take_as_fake, .closed = forget_raw};
+    static const kin_link_callbacks callbacks = {.frame = on_open_as_fake, .closed = forget_raw};
     context *w = ((node *)user)->w;
     assert_true(w->n_raws < MAX_RAW || w->halves);
     if (w->n_raws == MAX_RAW) {
@@ -458,29 +458,29 @@ static inline void end_fetch(node *n) {
     n->chunks = NULL;
 }
 
-static inline void tell_bits(node *to, const node *from, const uint8_t *bits) {
+static inline void announce_bits(node *to, const node *from, const uint8_t *bits) {
     kin_proto_have have = {.n_chunks = to->w->manifest.n_chunks, .bitmap = bits};
     memcpy(have.model.bytes, to->w->manifest.hash, sizeof have.model.bytes);
     tell(to, &have, from);
 }
 
 // Tells `to` which chunks are in the store of `from`.
-static inline void tell_store(node *to, const node *from) {
+static inline void announce_store(node *to, const node *from) {
     uint8_t bits[64];
     assert_true(to->w->manifest.n_chunks <= 8 * sizeof bits);
     kin_store_bitmap(kin_chunk_store_store(from->chunks), bits);
-    tell_bits(to, from, bits);
+    announce_bits(to, from, bits);
 }
-#define tell_store(...) FROM_TEST(tell_store(__VA_ARGS__))
+#define announce_store(...) FROM_TEST(announce_store(__VA_ARGS__))
 
 // Tells `to` that `from` has all chunks.
-static inline void tell_all(node *to, const node *from) {
+static inline void announce_all(node *to, const node *from) {
     uint8_t bits[64];
     memset(bits, 0xff, sizeof bits);
     assert_true(to->w->manifest.n_chunks <= 8 * sizeof bits);
-    tell_bits(to, from, bits);
+    announce_bits(to, from, bits);
 }
-#define tell_all(...) FROM_TEST(tell_all(__VA_ARGS__))
+#define announce_all(...) FROM_TEST(announce_all(__VA_ARGS__))
 
 // ---- what a device must have
 

@@ -99,11 +99,11 @@ static inline void on_gone(void *user, kin_http_exchange *x) {
     w->n_gone++;
 }
 
-static inline kin_http_exchange *take_open(context *w) {
+static inline kin_http_exchange *pop_exchange(context *w) {
     assert_true(w->n_open > 0);
     return w->open[--w->n_open];
 }
-#define take_open(...) FROM_TEST(take_open(__VA_ARGS__))
+#define pop_exchange(...) FROM_TEST(pop_exchange(__VA_ARGS__))
 
 static const kin_http_callbacks owner = {.head = on_head, .request = on_request, .gone = on_gone};
 

@@ -289,7 +289,7 @@ static inline void say(stranger *s, const void *bytes, size_t n) {
     if (send(s->fd, bytes, n, MSG_NOSIGNAL) < 0 && errno != EAGAIN) s->has_end = true;
 }
 
-static inline void say_output(stranger *s) {
+static inline void send_output(stranger *s) {
     size_t n;
     const uint8_t *bytes = kin_tls_output(s->tls, &n);
     if (n > 0) say(s, bytes, n);
@@ -317,22 +317,22 @@ static inline stranger connect_insider(context *w, end **other) {
     stranger s = connect_stranger(w);
     assert_int_equal(kin_tls_open(&s.tls, w->tls, true, &err), 0);
     while (w->n_ends == n) {
-        say_output(&s);
+        send_output(&s);
         turn(w);
         hear(&s);
     }
-    say_output(&s);
+    send_output(&s);
     *other = &w->ends[n];
     return s;
 }
 #define connect_insider(...) FROM_TEST(connect_insider(__VA_ARGS__))
 
-static inline void say_encrypted(stranger *s, const void *bytes, size_t n) {
+static inline void send_encrypted(stranger *s, const void *bytes, size_t n) {
     kin_err err;
     assert_int_equal(kin_tls_write(s->tls, bytes, n, &err), 0);
-    say_output(s);
+    send_output(s);
 }
-#define say_encrypted(...) FROM_TEST(say_encrypted(__VA_ARGS__))
+#define send_encrypted(...) FROM_TEST(send_encrypted(__VA_ARGS__))
 
 static inline void leave(stranger *s) {
     kin_tls_close(s->tls);

@@ -301,7 +301,7 @@ static void every_back_end_gives_the_same_bits(void **state) {
 }
 
 // Makes the values of each head the first ones of its key.
-static void take_values_of_keys(context *w) {
+static void share_values_of_keys(context *w) {
     const int k_dim = w->kv.k_dim, v_dim = w->kv.v_dim;
     for (int s = 0; s < w->n_sequences; s++)
         for (int i = 0; i < w->n_positions[s] * w->kv.n_head_kv; i++)
@@ -316,7 +316,7 @@ static void assert_values_in_keys(kin_kv_layout kv, int group, int window) {
     context apart, within;
     rows_of(0, BEGIN, BEGIN + N, rows);
     open_context(&apart, kv, group, 1, &n);
-    take_values_of_keys(&apart);
+    share_values_of_keys(&apart);
     kv.v_in_k = true;
     open_context(&within, kv, group, 1, &n);
     assert_int_equal(within.v_bytes, 0);

@@ -71,7 +71,7 @@ typedef struct head {
     atomic_int n_questions, n_measured;
     int n_ranks;      // ranks of the group at the start of the last answer
     bool wants_again; // `measured` asks for another plan, once
-    kin_facts asked;  // facts of the last question; set by take_all only
+    kin_facts asked;  // facts of the last question; set by plan_all only
 } head;
 
 static int ask(kin_planner *user, const kin_planner_question *q, kin_plan *out, kin_err *err) {
@@ -112,7 +112,7 @@ static bool always(kin_planner *user, const kin_planner_measured *m) {
 }
 
 // Plans for all candidates, even if fewer would be faster, and keeps the link facts of the question.
-static int take_all(kin_planner *user, const kin_planner_question *q, kin_plan *out, kin_err *err) {
+static int plan_all(kin_planner *user, const kin_planner_question *q, kin_plan *out, kin_err *err) {
     head *h = (head *)user;
     atomic_fetch_add(&h->n_questions, 1);
     h->asked = q->facts;
@@ -308,7 +308,7 @@ static void from_the_other_end_where_one_does_not_get_through(void **state) {
         atomic_store(&n_joined, 0);
         static device shut, open;
         static head h;
-        plans = take_all;
+        plans = plan_all;
         open_head(&h, 1, 2);
         plans = NULL;
         for (int i = 0; i < 2; i++) {
@@ -334,7 +334,7 @@ static void two_that_do_not_reach_each_other_compute_through_the_head(void **sta
     static float logits[N_VOCAB];
     static device a, b;
     static head h;
-    plans = take_all;
+    plans = plan_all;
     open_head(&h, 1, 2);
     plans = NULL;
     open_shut_device(&a, 1, "a", kin_cluster_port(h.cluster));
@@ -359,7 +359,7 @@ static void a_head_that_only_one_device_reaches_is_joined_through_it(void **stat
     uint16_t port = free_port();
     kin_device_facts facts = facts_of(100);
     kin_join_options near_options = device_with_model(1, "near", 0), far_options = device_with_model(2, "far", port);
-    plans = take_all;
+    plans = plan_all;
     open_head(&h, 1, 2);
     plans = NULL;
     near_options.head_port = kin_cluster_port(h.cluster);

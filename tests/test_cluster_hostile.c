@@ -365,7 +365,8 @@ static void flush_tls(int fd, kin_tls *tls) {
 
 // Connects with the key, sends OPEN and then these bytes, and nothing else. Returns after the head has closed the connection: the
 // plain bytes received, as many as fit // u8 [cap]
-static size_t say_after_open(uint16_t port, kin_proto_role role, const uint8_t *said, size_t n_said, uint8_t *heard, size_t cap) {
+static size_t send_after_open(uint16_t port, kin_proto_role role, const uint8_t *said, size_t n_said, uint8_t *heard,
+                              size_t cap) {
     static kin_proto_message open;
     uint8_t bytes[4096];
     size_t n_heard = 0, n_read;
@@ -401,18 +402,18 @@ static size_t say_after_open(uint16_t port, kin_proto_role role, const uint8_t *
     close(fd);
     return n_heard;
 }
-#define say_after_open(...) FROM_TEST(say_after_open(__VA_ARGS__))
+#define send_after_open(...) FROM_TEST(send_after_open(__VA_ARGS__))
 
 // Sends the first `n` bytes of DEVICE.
-static void say_half(uint16_t port, kin_proto_role role, size_t n) {
+static void send_half(uint16_t port, kin_proto_role role, size_t n) {
     static kin_proto_message facts;
     uint8_t bytes[4096], heard[4096];
     facts.type = KIN_FRAME_DEVICE;
     facts.device.n_threads = facts.device.endpoint.port = 1;
     assert_true(n < kin_proto_encode(bytes, sizeof bytes, 1, &facts));
-    say_after_open(port, role, bytes, n, heard, sizeof heard);
+    send_after_open(port, role, bytes, n, heard, sizeof heard);
 }
-#define say_half(...) FROM_TEST(say_half(__VA_ARGS__))
+#define send_half(...) FROM_TEST(send_half(__VA_ARGS__))
 
 static bool is_in(const uint8_t *bytes, size_t n, const char *words) {
     return memmem(bytes, n, words, strlen(words)) != NULL;
@@ -441,7 +442,7 @@ static void embedding_and_output_layer_are_given_to_no_device(void **state) {
         kin_proto_message get = {.type = KIN_FRAME_GET, .get = {.i_chunk = first_private(of[i]), .length = 1000}};
         memcpy(get.get.model.bytes, manifest.hash, sizeof get.get.model.bytes);
         size_t n_said = kin_proto_encode(bytes, sizeof bytes, 0, &get);
-        size_t n = say_after_open(kin_cluster_port(c), KIN_PROTO_FETCH, bytes, n_said, heard, sizeof heard);
+        size_t n = send_after_open(kin_cluster_port(c), KIN_PROTO_FETCH, bytes, n_said, heard, sizeof heard);
         assert_true(n < 1000);
         assert_true(is_in(heard, n, "those stay on the head"));
     }
@@ -458,10 +459,10 @@ static void half_a_frame_ends_its_link_only(void **state) {
     kin_cluster *c = open_cluster(0, &stop);
     open_device(&d, kin_cluster_port(c));
     expect_service(c);
-    say_half(kin_cluster_port(c), KIN_PROTO_CONTROL, 9);
-    say_half(kin_cluster_port(c), KIN_PROTO_CONTROL, 40);
-    say_half(kin_cluster_port(c), KIN_PROTO_FETCH, 20);
-    say_half(kin_cluster_port(c), KIN_PROTO_RING, 20);
+    send_half(kin_cluster_port(c), KIN_PROTO_CONTROL, 9);
+    send_half(kin_cluster_port(c), KIN_PROTO_CONTROL, 40);
+    send_half(kin_cluster_port(c), KIN_PROTO_FETCH, 20);
+    send_half(kin_cluster_port(c), KIN_PROTO_RING, 20);
     expect_service(c);
     close_device(&d);
     kin_cluster_close(c);

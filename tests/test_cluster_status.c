@@ -129,7 +129,7 @@ typedef struct thinker {
     atomic_int n_answered, n_plans;
 } thinker;
 
-static void look_at_head(thinker *t) {
+static void poll_head(thinker *t) {
     char *text = NULL;
     kin_err err;
     if (observe_at(kin_cluster_port(t->cluster), &key, 1, &text, &err) == 0) atomic_fetch_add(&t->n_answered, 1);
@@ -138,14 +138,14 @@ static void look_at_head(thinker *t) {
 
 static int think(kin_planner *user, const kin_planner_question *q, kin_plan *out, kin_err *err) {
     thinker *t = (thinker *)user;
-    look_at_head(t);
+    poll_head(t);
     atomic_fetch_add(&t->n_plans, 1);
     return plan_two_rounds(NULL, q, out, err);
 }
 
 static bool think_of_what_was_measured(kin_planner *user, const kin_planner_measured *m) {
     (void)m;
-    look_at_head((thinker *)user);
+    poll_head((thinker *)user);
     return false;
 }
 
@@ -219,13 +219,13 @@ typedef struct own_report {
 } own_report;
 
 // The first report triggers three more questions in the loop's thread: nothing comes between them.
-static void take_own_report(void *user, char *text) {
+static void on_own_report(void *user, char *text) {
     own_report *r = user;
     pthread_mutex_lock(&r->mutex);
     free(r->text);
     r->text = text;
     r->n++;
-    for (int i = 0; i < 3 && r->n == 1; i++) kin_cluster_ask_status(r->cluster, take_own_report, r);
+    for (int i = 0; i < 3 && r->n == 1; i++) kin_cluster_ask_status(r->cluster, on_own_report, r);
     pthread_cond_signal(&r->came);
     pthread_mutex_unlock(&r->mutex);
 }
@@ -264,7 +264,7 @@ static void this_process_is_told_as_others_are_once_for_each_question(void **sta
     open_device(&d, 0, kin_cluster_port(c));
     if (kin_cluster_begin(c, &err) != 0) fail_msg("%s", err.text);
     r.cluster = c;
-    kin_cluster_ask_status(c, take_own_report, &r);
+    kin_cluster_ask_status(c, on_own_report, &r);
     pthread_mutex_lock(&r.mutex);
     while (r.n < 2) pthread_cond_wait(&r.came, &r.mutex);
     json_t *own = json_loads(r.text, 0, NULL);

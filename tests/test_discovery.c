@@ -269,7 +269,7 @@ static void garbage_costs_at_most_so_many_checks(void **state) {
     kin_discovery_close(head);
 }
 
-static int take_port(int family) {
+static int bind_port(int family) {
     int fd = socket(family, SOCK_DGRAM, 0), on = 1;
     struct sockaddr_in6 v6 = {.sin6_family = AF_INET6, .sin6_port = htons(test_port)};
     struct sockaddr_in v4 = {.sin_family = AF_INET, .sin_port = htons(test_port)};
@@ -279,14 +279,14 @@ static int take_port(int family) {
     assert_int_equal(is_v6 ? bind(fd, (struct sockaddr *)&v6, sizeof v6) : bind(fd, (struct sockaddr *)&v4, sizeof v4), 0);
     return fd;
 }
-#define take_port(...) FROM_TEST(take_port(__VA_ARGS__))
+#define bind_port(...) FROM_TEST(bind_port(__VA_ARGS__))
 
 static void a_taken_port_is_said(void **state) {
     (void)state;
     kin_discovery *d;
     kin_err err = {""};
     kin_discovery_options o = options_of(7);
-    int v4 = take_port(AF_INET), v6 = take_port(AF_INET6);
+    int v4 = bind_port(AF_INET), v6 = bind_port(AF_INET6);
     assert_int_equal(kin_discovery_answer(&d, &loop, &o, &tower, &err), KIN_FAIL);
     assert_null(d);
     assert_non_null(strstr(err.text, "discovery: cannot open UDP port"));

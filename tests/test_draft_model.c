@@ -303,14 +303,14 @@ static void second_choices_take_no_pass(void **state) {
     kin_draft_model_close(m);
 }
 
-static void say_seven(void *user, const int32_t *tokens, int n, int most, kin_draft *out) {
+static void draft_seven(void *user, const int32_t *tokens, int n, int most, kin_draft *out) {
     (void)user, (void)tokens, (void)n;
     *out = (kin_draft){.n = most < 3 ? most : 3, .tokens = {7, 8, 9}};
 }
 
 static void a_prompted_model_says_what_it_is_told_as_far_as_it_is_told(void **state) {
     (void)state;
-    const kin_draft_source source = {say_seven, NULL};
+    const kin_draft_source source = {draft_seven, NULL};
     int32_t tokens[30];
     kin_draft_model *m = open_model(N_CTX);
     make_tokens(tokens, 20, 1);

@@ -68,7 +68,7 @@ static void devices_give_each_other_what_the_head_then_need_not_give(void **stat
     n->pauses_head = true;
     start(n);
     RUN_UNTIL(w, n->n_opened > 0);
-    tell_store(n, &w->devices[0]);
+    announce_store(n, &w->devices[0]);
     expect_done(n);
     assert_true(kin_chunk_server_stats_now(w->devices[0].server).bytes > need / 2);
     assert_true(kin_chunk_server_stats_now(w->head.server).bytes - before < need / 2);

@@ -31,7 +31,7 @@ static void a_device_that_dies_is_done_without(void **state) {
     n->pauses_head = true;
     start_with(n, &o);
     RUN_UNTIL(w, n->n_opened > 0);
-    tell_store(n, giver);
+    announce_store(n, giver);
     RUN_UNTIL(w, kin_fetch_stats_now(n->fetch).bytes_peers > 3 * CHUNK);
     close_share(giver);
     expect_done(n);
@@ -47,10 +47,10 @@ static void a_peer_that_sends_wrong_bytes_is_not_asked_again(void **state) {
     n->pauses_head = true;
     start(n);
     RUN_UNTIL(w, n->n_opened > 0);
-    tell_all(n, liar);
+    announce_all(n, liar);
     RUN_UNTIL(w, kin_fetch_stats_now(n->fetch).n_bad_peers == 1);
     int n_links = w->n_raws;
-    tell_all(n, liar);
+    announce_all(n, liar);
     expect_done(n);
     expect_needed_chunks(n, true);
     assert_int_equal(kin_fetch_stats_now(n->fetch).n_bad_peers, 1);
@@ -66,7 +66,7 @@ static void fetch_beside_a_fake(context *w, uint32_t answer_ms) {
     n->pauses_head = true;
     start_with(n, &o);
     RUN_UNTIL(w, n->n_opened > 0);
-    tell_all(n, fake);
+    announce_all(n, fake);
     RUN_UNTIL(w, w->n_asked_fake > 0);
     expect_done(n);
     expect_needed_chunks(n, true);

@@ -92,14 +92,14 @@ static void expect_chunks(written *w, const char *want) {
 }
 #define expect_chunks(...) FROM_TEST(expect_chunks(__VA_ARGS__))
 
-static json_t *take_document(written *w) {
+static json_t *parse_document(written *w) {
     json_t *document = read_json(w->out.at, w->out.len);
     bool is_chat = w->format == &kin_format_chat;
     strip(document, is_chat ? "chatcmpl-ID" : "cmpl-ID", is_chat ? "chat.completion" : "text_completion");
     drop_writing(w);
     return document;
 }
-#define take_document(...) FROM_TEST(take_document(__VA_ARGS__))
+#define parse_document(...) FROM_TEST(parse_document(__VA_ARGS__))
 
 // ---- chat: streams
 
@@ -210,7 +210,7 @@ static void a_call_that_was_made_is_the_reason_unless_the_length_is(void **state
     begin_chat(&w, "");
     write_call(&w, "f", "{}", NULL);
     end_writing(&w, KIN_FINISH_EOS, "");
-    json_t *document = take_document(&w);
+    json_t *document = parse_document(&w);
     assert_string_equal(
         json_string_value(json_object_get(json_array_get(json_object_get(document, "choices"), 0), "finish_reason")),
         "tool_calls");
@@ -218,7 +218,7 @@ static void a_call_that_was_made_is_the_reason_unless_the_length_is(void **state
     begin_chat(&w, "");
     write_event(&w, KIN_REPLY_TOOL_BEGIN, "f");
     end_writing(&w, KIN_FINISH_LENGTH, "");
-    document = take_document(&w);
+    document = parse_document(&w);
     assert_string_equal(
         json_string_value(json_object_get(json_array_get(json_object_get(document, "choices"), 0), "finish_reason")), "length");
     // A call without any byte of arguments would look like a call without arguments, so it is omitted.
@@ -315,7 +315,7 @@ static void a_document_has_everything(void **state) {
     finish_choice(&w, 1, KIN_FINISH_LENGTH, "");
     assert_int_equal(w.out.len, 0);
     end_writing(&w, KIN_FINISH_EOS, "");
-    json_t *document = take_document(&w);
+    json_t *document = parse_document(&w);
     json_object_del(document, "timings");
     expect_json(document,
                 "{'choices':[{'index':0,'message':{'role':'assistant','content':'ab','refusal':null,'reasoning_content':'hm'},"
@@ -334,7 +334,7 @@ static void a_document_of_calls_has_no_content(void **state) {
     write_own_call(&w, 0, "f", "{\"x\":", "1}");
     write_own_call(&w, 1, "g", "{}", "");
     end_writing(&w, KIN_FINISH_TOOL_CALLS, "");
-    json_t *document = take_document(&w), *call;
+    json_t *document = parse_document(&w), *call;
     size_t i;
     json_t *message = json_object_get(json_array_get(json_object_get(document, "choices"), 0), "message");
     json_array_foreach(json_object_get(message, "tool_calls"), i, call) {
@@ -433,7 +433,7 @@ static void each_prompt_has_its_choices(void **state) {
     write_text(&w, 3, "3");
     for (int i = 1; i < 4; i++) finish_choice(&w, i, KIN_FINISH_EOS, "");
     end_writing(&w, KIN_FINISH_EOS, "");
-    json_t *document = take_document(&w);
+    json_t *document = parse_document(&w);
     json_object_del(document, "timings");
     expect_json(document, "{'choices':[{'text':'Once','index':0,'logprobs':null,'finish_reason':'stop'},"
                           "{'text':'Once','index':1,'logprobs':null,'finish_reason':'stop'},"
@@ -470,7 +470,7 @@ static void probabilities_have_the_shape_of_completions(void **state) {
     write_token(&w, 0, "\xc3\xa9", "\xa9", false);
     write_token(&w, 0, "x", "x", false);
     end_writing(&w, KIN_FINISH_EOS, "");
-    json_t *document = take_document(&w);
+    json_t *document = parse_document(&w);
     expect_json(json_incref(json_object_get(document, "choices")),
                 "[{'text':'Once\xc3\xa9x','index':0,'logprobs':{'tokens':['<s>',' Once','bytes:\\\\xc3','bytes:\\\\xa9','x'],"
                 "'token_logprobs':[null,null,-0.5,-0.5,-0.5],"
@@ -498,7 +498,7 @@ static void the_best_of_a_prompts_texts_have_the_likeliest_tokens(void **state) 
     write_likely(&w, 0, "aa", -0.5f); // -1.75 a token
     for (int i = 0; i < 6; i++) finish_choice(&w, i, KIN_FINISH_EOS, "");
     w.format->end(w.writer, &w.out);
-    json_t *document = take_document(&w);
+    json_t *document = parse_document(&w);
     assert_int_equal(json_integer_value(json_object_get(json_object_get(document, "usage"), "completion_tokens")), 42);
     expect_json(json_incref(json_object_get(document, "choices")),
                 "[{'index':0,'text':'b','logprobs':null,'finish_reason':'stop'},"
@@ -518,7 +518,7 @@ static void an_echo_is_in_front_of_the_streams_first_text(void **state) {
     expect_chunks(&w, "[" TEXT(0, "Once upon") "," TEXT(0, " a") "," ENDS(0, "stop", "") ",{'choices':[]," USAGE "," TIMES "}]");
     begin_completion(&w, "'prompt':'Once','max_tokens':0,'echo':true");
     end_writing(&w, KIN_FINISH_LENGTH, "");
-    json_t *document = take_document(&w);
+    json_t *document = parse_document(&w);
     expect_json(json_incref(json_object_get(document, "choices")),
                 "[{'text':'Once','index':0,'logprobs':null,'finish_reason':'length'}]");
     json_decref(document);

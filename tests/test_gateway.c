@@ -65,7 +65,7 @@ static void set_head(void *arg) {
     atomic_fetch_add(&n_set, 1);
 }
 
-static void tell_head(uint16_t port) {
+static void set_head_port(uint16_t port) {
     int before = atomic_load(&n_set);
     port_head = port;
     kin_endpoint_call(between, set_head, NULL);
@@ -98,13 +98,13 @@ typedef struct call {
 
 static call calls[N_CALLS];
 
-static void take_echo(void *user, kin_link *link, const kin_frame *frame, const uint8_t *payload) {
+static void on_echo(void *user, kin_link *link, const kin_frame *frame, const uint8_t *payload) {
     call *c = user;
     (void)link;
     atomic_store(&c->has_echo, frame->length == c->n_sent && memcmp(payload, c->sent, c->n_sent) == 0);
 }
 
-static void take_end(void *user, kin_link *link, const char *reason) {
+static void on_end(void *user, kin_link *link, const char *reason) {
     call *c = user;
     (void)link;
     c->link = NULL;
@@ -113,7 +113,7 @@ static void take_end(void *user, kin_link *link, const char *reason) {
 }
 
 static void accepted(void *user, kin_link *link, const kin_proto_accept *accept) {
-    static const kin_link_callbacks callbacks = {.frame = take_echo, .closed = take_end};
+    static const kin_link_callbacks callbacks = {.frame = on_echo, .closed = on_end};
     call *c = user;
     c->link = link;
     c->is_by_gateway = accept->features & KIN_PROTO_BY_GATEWAY;
@@ -139,7 +139,7 @@ static void dial_now(void *arg) {
     assert_int_equal(kin_dial_start(&dial, kin_endpoint_loop(far), &o, &callbacks, arg, &err), 0);
 }
 
-static void say_now(void *arg) {
+static void send_now(void *arg) {
     call *c = arg;
     kin_link_send(c->link, KIN_FRAME_STEP, 3, 1, &(kin_frame_part){c->sent, c->n_sent});
 }
@@ -152,7 +152,7 @@ static void close_now(void *arg) {
 }
 
 // Sends bytes that are not frames, encrypted with the cluster's key.
-static void say_garbage_now(void *arg) {
+static void send_garbage_now(void *arg) {
     call *c = arg;
     kin_tls_socket s;
     kin_tls *tls;
@@ -196,7 +196,7 @@ static void hears_itself(call *c, size_t n) {
     c->n_sent = n;
     for (size_t i = 0; i < n; i++) c->sent[i] = (uint8_t)(i * 7 + i / 251);
     atomic_store(&c->has_echo, false);
-    kin_endpoint_call(far, say_now, c);
+    kin_endpoint_call(far, send_now, c);
     becomes(&c->has_echo);
 }
 #define hears_itself(...) FROM_TEST(hears_itself(__VA_ARGS__))
@@ -256,7 +256,7 @@ static void garbage_ends_its_own_link_only(void **state) {
     (void)state;
     call *good = dial(0), *bad = dial(1);
     assert_true(comes(&good->n_accepted) && comes(&bad->n_accepted));
-    kin_endpoint_call(far, say_garbage_now, bad);
+    kin_endpoint_call(far, send_garbage_now, bad);
     becomes(&bad->says_garbage);
     hears_itself(good, 5000);
 }
@@ -285,13 +285,13 @@ static void links_end_with_the_gateways_head_and_pass_when_it_is_back(void **sta
     (void)state;
     call *c = dial(0);
     assert_true(comes(&c->n_accepted));
-    tell_head(0);
+    set_head_port(0);
     assert_true(comes(&c->n_ended));
     assert_null(strstr(c->reason, "no answer")); // it was closed and did not time out
     c = dial(1);
     assert_true(comes(&c->n_refused));
     assert_int_equal(kin_refusal_of(c->reason), KIN_REFUSAL_NO_HEAD);
-    tell_head(kin_endpoint_port(head));
+    set_head_port(kin_endpoint_port(head));
     c = dial(2);
     assert_true(comes(&c->n_accepted));
     hears_itself(c, 100);
@@ -304,7 +304,7 @@ static void a_device_that_asks_for_a_silent_head_is_told(void **state) {
     (void)state;
     assert_true(bind(silent, (struct sockaddr *)&at, n) == 0 && listen(silent, 4) == 0);
     assert_int_equal(getsockname(silent, (struct sockaddr *)&at, &n), 0);
-    tell_head(ntohs(at.sin_port));
+    set_head_port(ntohs(at.sin_port));
     call *c = dial(0);
     assert_true(comes(&c->n_refused));
     assert_int_equal(kin_refusal_of(c->reason), KIN_REFUSAL_NO_HEAD);

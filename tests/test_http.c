@@ -73,9 +73,9 @@ static void pipelined_requests_are_answered_one_after_the_other(void **state) {
                  "POST /echo HTTP/1.1\r\nHost: a\r\nContent-Length: 4\r\n\r\nlast");
     run_until(&w, w.n_open == 1);
     assert_int_equal(w.n_requests, 1);
-    reply_text(take_open(&w), "first");
+    reply_text(pop_exchange(&w), "first");
     assert_int_equal(w.n_requests, 2); // the next one is parsed when the response is out
-    reply_text(take_open(&w), "second");
+    reply_text(pop_exchange(&w), "second");
     wait_for(c, "last");
     assert_true(strstr(c->got, "first") < strstr(c->got, "second") && strstr(c->got, "second") < strstr(c->got, "last"));
     close_client(c);
@@ -148,7 +148,7 @@ static void head_is_answered_like_get_without_the_body(void **state) {
     client *c = connect_client(&w);
     send_text(c, "HEAD /query?q=x HTTP/1.1\r\nHost: a\r\n\r\nHEAD /stream HTTP/1.1\r\nHost: a\r\n\r\n");
     run_until(&w, w.n_open == 1);
-    kin_http_exchange *x = take_open(&w);
+    kin_http_exchange *x = pop_exchange(&w);
     kin_http_write(x, "piece", 5);
     kin_http_end(x);
     get(c, "/");
@@ -198,7 +198,7 @@ static void streams_are_chunked_and_end(void **state) {
     client *c = connect_client(&w);
     get(c, "/stream");
     wait_for(c, "Transfer-Encoding: chunked\r\n");
-    kin_http_exchange *x = take_open(&w);
+    kin_http_exchange *x = pop_exchange(&w);
     kin_http_write(x, "data: 1\n\n", 9);
     wait_for(c, "\r\n\r\n9\r\ndata: 1\n\n\r\n");
     kin_http_write(x, "", 0);
@@ -219,7 +219,7 @@ static void streams_of_http_1_0_end_with_the_connection(void **state) {
     client *c = connect_client(&w);
     send_text(c, "GET /stream HTTP/1.0\r\nConnection: keep-alive\r\n\r\n");
     run_until(&w, w.n_open == 1);
-    kin_http_exchange *x = take_open(&w);
+    kin_http_exchange *x = pop_exchange(&w);
     kin_http_write(x, "piece", 5);
     kin_http_end(x);
     wait_for_end(c);
@@ -238,7 +238,7 @@ static void added_headers_cannot_add_others(void **state) {
     client *c = connect_client(&w);
     get(c, "/later");
     run_until(&w, w.n_open == 1);
-    kin_http_exchange *x = take_open(&w);
+    kin_http_exchange *x = pop_exchange(&w);
     kin_http_add_header(x, "X-One", "1\r\nX-Two: 2");
     kin_http_reply(x, 204, NULL, NULL, 0);
     wait_for(c, "\r\n\r\n");
@@ -280,7 +280,7 @@ static void a_large_response_arrives_whole(void **state) {
     char *body = malloc(N);
     memset(body, 'x', N);
     body[N - 1] = '!';
-    kin_http_reply(take_open(&w), 200, NULL, body, N);
+    kin_http_reply(pop_exchange(&w), 200, NULL, body, N);
     free(body);
     assert_int_equal(kin_http_n_exchanges(w.http), 1);
     run_until(&w, c->n_got > N && c->got[c->n_got - 1] == '!');
@@ -299,7 +299,7 @@ static void a_body_can_be_taken_along(void **state) {
     client *c = connect_client(&w);
     send_text(c, "POST /later HTTP/1.1\r\nHost: a\r\nContent-Length: 4\r\n\r\nbody");
     run_until(&w, w.n_open == 1);
-    kin_http_exchange *x = take_open(&w);
+    kin_http_exchange *x = pop_exchange(&w);
     char *body = kin_http_detach_body(x, &n, &given);
     kin_http_give_body(x, body, n, &given);
     kin_http_release(&given); // does nothing
@@ -338,7 +338,7 @@ static void draining_ends_idle_connections_and_lets_exchanges_end(void **state) 
     wait_for_end(idle);
     assert_int_equal(kin_http_n_exchanges(w.http), 2);
     for (int i = 0; i < 2; i++) {
-        kin_http_exchange *x = take_open(&w);
+        kin_http_exchange *x = pop_exchange(&w);
         if (is(kin_http_path(x), "/stream"))
             kin_http_end(x);
         else

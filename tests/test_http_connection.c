@@ -101,7 +101,7 @@ static void pass(context *w, uint64_t ms) {
     kin_http_connection_tick(w->c, w->now += ms * 1000000);
 }
 
-static void take_pending(context *w) {
+static void handle_pending(context *w) {
     w->n_pending = 0;
     kin_http_connection_sent(w->c);
 }
@@ -165,7 +165,7 @@ static void a_slow_client_gets_the_end_of_the_last_response(void **state) {
     }
     kin_http_connection_eof(w.c); // a client may end its sending side at once
     assert_false(w.is_closed);
-    take_pending(&w);
+    handle_pending(&w);
     assert_true(w.is_closed);
     close_context(&w);
 }
@@ -182,13 +182,13 @@ static void the_next_request_waits_until_the_response_is_out(void **state) {
     reply(&w, "first");
     assert_int_equal(w.n_requests, 1);
     assert_true(kin_http_connection_is_busy(w.c));
-    take_pending(&w);
+    handle_pending(&w);
     assert_int_equal(w.n_requests, 2);
     kin_http_connection_eof(w.c); // the third one is dropped
     assert_false(w.is_closed);
     reply(&w, "second");
     assert_non_null(strstr(w.sent.at, "second"));
-    take_pending(&w);
+    handle_pending(&w);
     assert_true(w.is_closed);
     close_context(&w);
     assert_int_equal(w.n_gone, 0);
@@ -323,7 +323,7 @@ typedef struct tunnel {
     int n_closed;
 } tunnel;
 
-static void take_bytes(void *user, const uint8_t *bytes, size_t n) {
+static void on_bytes(void *user, const uint8_t *bytes, size_t n) {
     kin_text_put(&((tunnel *)user)->got, (const char *)bytes, n);
 }
 
@@ -334,7 +334,7 @@ static void count_closed(void *user) {
 static void upgrade_it(void *user, kin_http_exchange *x) {
     tunnel *t = user; // the context is its first member
     t->w.open = x;
-    kin_http_upgrade(x, "echo", &(kin_http_tunnel){.bytes = take_bytes, .closed = count_closed, .user = t});
+    kin_http_upgrade(x, "echo", &(kin_http_tunnel){.bytes = on_bytes, .closed = count_closed, .user = t});
 }
 
 static void open_tunnel(tunnel *t, const char *behind) {

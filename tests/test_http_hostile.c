@@ -123,7 +123,7 @@ static void values_of_json_are_bounded_by_the_memory_that_they_take(void **state
     send_text(first, head);
     send_bytes(first, body, N / 3);
     run_until(&w, w.n_open == 1);
-    kin_http_exchange *x = take_open(&w);
+    kin_http_exchange *x = pop_exchange(&w);
     free(kin_http_detach_body(x, &n, &hold));
     assert_true(hold.bytes > ALL / 2);
     reply_text(x, "done"); // the parsed form still exists
@@ -137,7 +137,7 @@ static void values_of_json_are_bounded_by_the_memory_that_they_take(void **state
     send_text(first, rest_head);
     send_bytes(first, body, (size_t)n_rest);
     run_until(&w, w.n_open == 1);
-    x = take_open(&w);
+    x = pop_exchange(&w);
     free(kin_http_detach_body(x, &n, &rest));
     reply_text(x, "done");
     wait_for(first, "done");
@@ -159,7 +159,7 @@ static void values_of_json_are_bounded_by_the_memory_that_they_take(void **state
     send_text(first, head);
     send_bytes(first, body, N / 3);
     run_until(&w, w.n_open == 1);
-    reply_text(take_open(&w), "again");
+    reply_text(pop_exchange(&w), "again");
     wait_for(first, "again");
     free(body);
     close_client(first);
@@ -182,7 +182,7 @@ static void the_memory_of_all_requests_together_is_bounded(void **state) {
     wait_for_end(second);
     expect_in(second, "HTTP/1.1 503 Service Unavailable\r\n");
     expect_in(second, "Retry-After: 1\r\n");
-    reply_text(take_open(&w), "done");
+    reply_text(pop_exchange(&w), "done");
     wait_for(first, "done");
     assert_int_equal(kin_http_memory_used(w.http), 0);
     free(body);
@@ -256,7 +256,7 @@ static void slow_requests_and_idle_connections_end(void **state) {
     assert_int_equal(silent->n_got, 0);
     assert_int_equal(count(once->got, "HTTP/1.1"), 1);
     assert_false(busy->has_ended); // its owner may answer at any time
-    reply_text(take_open(&w), "late");
+    reply_text(pop_exchange(&w), "late");
     wait_for(busy, "late");
     close_client(silent);
     close_client(once);
@@ -355,8 +355,8 @@ static void a_response_that_is_not_read_ends_after_a_while(void **state) {
     get(streaming, "/stream");
     run_until(&w, w.n_open == 2);
     uv_read_stop(&stalled->stream);
-    kin_http_end(take_open(&w));
-    kin_http_reply(take_open(&w), 200, NULL, body, N);
+    kin_http_end(pop_exchange(&w));
+    kin_http_reply(pop_exchange(&w), 200, NULL, body, N);
     free(body);
     run_until(&w, kin_http_n_connections(w.http) == 1);
     assert_int_equal(w.n_gone, 0); // it had been answered
@@ -385,7 +385,7 @@ static void input_behind_an_open_exchange_is_bounded(void **state) {
         wait_for(other, "hello");
         assert_true(kin_http_memory_used(w.http) <= 200 << 10);
     }
-    reply_text(take_open(&w), "first");
+    reply_text(pop_exchange(&w), "first");
     run_until(&w, w.n_requests == 1 + 100 + N / 51);
     close_client(c);
     close_client(other);
@@ -462,7 +462,7 @@ static void one_connection_too_many_ends_the_one_idle_longest(void **state) {
     run_until(&w, w.n_open == 3);
     client *fourth = connect_client(&w); // none is idle
     wait_for_end(fourth);
-    for (int i = 0; i < 3; i++) reply_text(take_open(&w), "answer");
+    for (int i = 0; i < 3; i++) reply_text(pop_exchange(&w), "answer");
     wait_for(busy, "answer");
     wait_for(second, "answer");
     wait_for(third, "answer");

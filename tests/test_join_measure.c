@@ -34,7 +34,7 @@ typedef struct head {
     const kin_proto_message *to_send;
 } head;
 
-static void take_frame(void *user, kin_link *link, const kin_frame *frame, const uint8_t *payload) {
+static void on_frame(void *user, kin_link *link, const kin_frame *frame, const uint8_t *payload) {
     head *h = user;
     kin_err err;
     (void)link;
@@ -46,14 +46,14 @@ static void take_frame(void *user, kin_link *link, const kin_frame *frame, const
     pthread_mutex_unlock(&h->mutex);
 }
 
-static void take_end(void *user, kin_link *link, const char *reason) {
+static void on_end(void *user, kin_link *link, const char *reason) {
     head *h = user;
     (void)reason;
     if (h->control == link) h->control = NULL;
 }
 
 static void on_control(void *user, kin_link *link, uint32_t epoch, const kin_proto_open *open) {
-    static const kin_link_callbacks callbacks = {.frame = take_frame, .closed = take_end};
+    static const kin_link_callbacks callbacks = {.frame = on_frame, .closed = on_end};
     head *h = user;
     (void)epoch, (void)open;
     h->control = link;

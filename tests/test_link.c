@@ -54,7 +54,7 @@ static void round_trips_and_bytes_are_counted(void **state) {
 static int taken_fd;
 static kin_tls *taken_tls;
 
-static void take_the_link(end *e) {
+static void claim_link(end *e) {
     kin_err err;
     if (kin_link_release(e->link, &taken_fd, &taken_tls, &err) != 0) fail_msg("%s", err.text);
     e->link = NULL;
@@ -67,7 +67,7 @@ static void what_came_behind_the_frame_that_a_link_is_taken_at_is_not_lost(void 
     end client;
     kin_err err;
     end *server = connect_pair(w, &client);
-    server->on_frame = take_the_link;
+    server->on_frame = claim_link;
     assert_int_equal(send_bytes(&client, KIN_FRAME_STATUS, "", 0), KIN_LINK_SENT); // both in one segment
     assert_int_equal(send_bytes(&client, KIN_FRAME_STATUS, "", 0), KIN_LINK_SENT);
     RUN_UNTIL(w, !server->link);

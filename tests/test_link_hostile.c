@@ -119,7 +119,7 @@ static void expect_refused(context *w, const void *bytes, size_t n, const char *
     end friend, *other;
     end *server = connect_pair(w, &friend);
     stranger s = connect_insider(w, &other);
-    say_encrypted(&s, bytes, n);
+    send_encrypted(&s, bytes, n);
     RUN_UNTIL(w, !other->link);
     assert_non_null(strstr(other->reason, words));
     RUN_UNTIL(w, (hear(&s), s.has_end));
@@ -203,7 +203,7 @@ static void a_peer_that_talks_but_does_not_read_is_closed(void **state) {
     assert_int_equal(send_bytes(other, KIN_FRAME_STEP, bytes, 15 << 20), KIN_LINK_QUEUED);
     kin_time begun = kin_clock_now();
     while (other->link && kin_clock_ms(begun, kin_clock_now()) < TIMEOUT_MS) {
-        say_encrypted(&s, ping, sizeof ping);
+        send_encrypted(&s, ping, sizeof ping);
         run_for(w, 20);
     }
     assert_null(other->link);
@@ -228,7 +228,7 @@ static void a_peer_that_reads_slowly_is_waited_for(void **state) {
     while (other->link && kin_clock_ms(begun, kin_clock_now()) < 8 * SILENCE_MS) {
         uint8_t some[16 << 10];
         (void)recv(s.fd, some, sizeof some, MSG_DONTWAIT);
-        say_encrypted(&s, ping, sizeof ping);
+        send_encrypted(&s, ping, sizeof ping);
         run_for(w, 20);
     }
     assert_non_null(other->link);

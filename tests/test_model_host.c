@@ -121,7 +121,7 @@ static void close_context(context *w) {
 }
 
 // Applies the events of all models' services.
-static void take_events(context *w) {
+static void handle_events(context *w) {
     kin_job_event e;
     for (int i = 0; i < N_MODELS; i++) {
         while (w->loaded[i] && kin_service_pop(w->loaded[i]->service, &e)) {
@@ -139,7 +139,7 @@ static void take_events(context *w) {
 
 static kin_model_answer wait_for_answer(context *w) {
     kin_model_answer answer;
-    for (; !kin_model_host_pop(w->host, &answer); wait_for_news(w)) take_events(w);
+    for (; !kin_model_host_pop(w->host, &answer); wait_for_news(w)) handle_events(w);
     w->loaded[answer.model] = answer.loaded;
     return answer;
 }
@@ -170,7 +170,7 @@ static void submit(context *w, request *t, int i, int n_predict) {
 #define submit(...) FROM_TEST(submit(__VA_ARGS__))
 
 static void wait_for_tokens(context *w, const request *t, int n) {
-    for (take_events(w); t->n_made < n; take_events(w)) {
+    for (handle_events(w); t->n_made < n; handle_events(w)) {
         assert_false(t->has_ended);
         wait_for_news(w);
     }
@@ -178,7 +178,7 @@ static void wait_for_tokens(context *w, const request *t, int n) {
 #define wait_for_tokens(...) FROM_TEST(wait_for_tokens(__VA_ARGS__))
 
 static void wait_for_end(context *w, const request *t) {
-    for (take_events(w); !t->has_ended; take_events(w)) wait_for_news(w);
+    for (handle_events(w); !t->has_ended; handle_events(w)) wait_for_news(w);
 }
 #define wait_for_end(...) FROM_TEST(wait_for_end(__VA_ARGS__))
 

@@ -306,7 +306,7 @@ static void an_address_that_leads_back_to_oneself_is_no_neighbour(void **state) 
 }
 
 // A peer with the key that accepts every link and answers with another id than the expected one.
-static void say_accept(void *user, kin_link *link, uint32_t epoch, const kin_proto_open *open) {
+static void accept_open(void *user, kin_link *link, uint32_t epoch, const kin_proto_open *open) {
     member *m = user;
     (void)epoch, (void)open;
     static const kin_link_callbacks none = {0};
@@ -316,7 +316,7 @@ static void say_accept(void *user, kin_link *link, uint32_t epoch, const kin_pro
 
 static void an_answer_with_another_id_is_not_believed(void **state) {
     (void)state;
-    static const kin_endpoint_callbacks callbacks = {.opened = say_accept};
+    static const kin_endpoint_callbacks callbacks = {.opened = accept_open};
     static const struct {
         uint8_t id;
         const char *reason;

@@ -144,7 +144,7 @@ static void a_draft_model_is_opened_or_says_why_not(void **state) {
 }
 
 // If there is no memory for states, there are no drafts and no error.
-static int take_states(void *arg, kin_err *err) {
+static int feed_drafter(void *arg, kin_err *err) {
     static float rows[N_PROMPT * 64];
     int32_t tokens[N_PROMPT];
     const kin_mtp_states states = {.sequence = 1, .tokens = tokens, .n_tokens = N_PROMPT, .pos = 0, .n = N_PROMPT, .rows = rows};
@@ -170,7 +170,7 @@ static int take_states(void *arg, kin_err *err) {
 
 static void a_draft_block_is_opened_or_says_why_not(void **state) {
     (void)state;
-    without_memory(take_states, NULL);
+    without_memory(feed_drafter, NULL);
 }
 
 int main(void) {

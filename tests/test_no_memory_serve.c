@@ -171,7 +171,7 @@ typedef struct asking {
     const kin_loaded_model *model; // NULL: only parses the request
 } asking;
 
-static int take_error(const kin_api_error *api, kin_err *err) {
+static int copy_error(const kin_api_error *api, kin_err *err) {
     assert_true(api->status >= 400);
     return kin_err_set(err, "%s", api->message);
 }
@@ -195,14 +195,14 @@ static int ask(void *arg, kin_err *err) {
     const asking *a = arg;
     kin_api_error api = {0};
     kin_request request;
-    if (parse_request(a, &request, &api) != 0) return take_error(&api, err);
+    if (parse_request(a, &request, &api) != 0) return copy_error(&api, err);
     if (a->model) {
         kin_prepared prepared;
-        if (kin_prepare(&prepared, &a->model->preparer, &request, &api) != 0) return take_error(&api, err);
+        if (kin_prepare(&prepared, &a->model->preparer, &request, &api) != 0) return copy_error(&api, err);
         kin_grammar_budget budget = kin_grammar_budget_of(KIN_GRAMMAR_MAX_STEPS);
         if (kin_prepare_grammar(&prepared, &a->model->preparer, &budget, &api) != 0) {
             kin_prepared_fini(&prepared);
-            return take_error(&api, err);
+            return copy_error(&api, err);
         }
         kin_prepared_fini(&prepared);
     }
@@ -232,11 +232,11 @@ static int tokenize(void *arg, kin_err *err) {
     (void)arg;
     failing_standby_json = true;
     json_t *body = kin_request_parse((kin_str){"{\"content\":\"a b\",\"with_pieces\":true}", 36}, &api);
-    if (!body || kin_tokenize_parse(&request, body, &api) != 0) return take_error(&api, err);
+    if (!body || kin_tokenize_parse(&request, body, &api) != 0) return copy_error(&api, err);
     kin_tokenize_fini(&request);
     body = kin_request_parse((kin_str){"{\"tokens\":[1,2,3]}", 18}, &api);
     failing_standby_json = false;
-    if (!body || kin_detokenize_parse(&ids, &n, body, &api) != 0) return take_error(&api, err);
+    if (!body || kin_detokenize_parse(&ids, &n, body, &api) != 0) return copy_error(&api, err);
     free(ids);
     return 0;
 }
@@ -290,7 +290,7 @@ static int write_reply(void *arg, kin_err *err) {
     kin_request request;
     kin_writer *w;
     kin_text_buffer out = {0};
-    if (parse_request(&a, &request, &api) != 0) return take_error(&api, err);
+    if (parse_request(&a, &request, &api) != 0) return copy_error(&api, err);
     const kin_str prompt = {"a", 1};
     const kin_writer_context context = {
         .request = &request, .model = "m", .fingerprint = "x", .id = "abc", .n_choices = 1, .n_prompt = 1, .prompts = &prompt};
@@ -350,7 +350,7 @@ static bool goes_on(void *user) {
     return true;
 }
 
-static bool take_piece(void *user, int status, kin_str piece) {
+static bool on_piece(void *user, int status, kin_str piece) {
     (void)user;
     (void)status;
     (void)piece;
@@ -363,7 +363,7 @@ static int ask_nobody(void *arg, kin_err *err) {
     int status;
     (void)arg;
     if (kin_http_client_open(&c, &o, err) != 0) return KIN_FAIL;
-    kin_http_client_end end = kin_http_client_ask(c, "/v1/models", (kin_str){"{}", 2}, take_piece, NULL, &status, err);
+    kin_http_client_end end = kin_http_client_ask(c, "/v1/models", (kin_str){"{}", 2}, on_piece, NULL, &status, err);
     kin_http_client_close(c);
     assert_int_equal(end, KIN_HTTP_CLIENT_FAILED);
     if (err->text[0] == 0) return kin_err_set(err, "no sentence"), KIN_FAIL;

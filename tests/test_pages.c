@@ -45,7 +45,7 @@ static void close_mapped(mapped *m) {
 }
 
 // Drops the pages. False if the OS keeps them or gives no information.
-static bool take_back(const mapped *m) {
+static bool reclaim(const mapped *m) {
     if (!madvise_is_real()) return false;
     madvise(m->at, N, MADV_DONTNEED);
     drop_cached_pages(m->fd);
@@ -75,7 +75,7 @@ static void untouched_pages_are_not_held(void **state) {
 // Returns false if the OS keeps the pages.
 static bool expect_faults_of_one_page(bool huge) {
     mapped m = open_mapped();
-    bool gone = take_back(&m);
+    bool gone = reclaim(&m);
     if (huge) kin_pages_advise_huge(m.at, N);
     if (gone) {
         kin_pages_read_around(m.at, N, false);
@@ -105,7 +105,7 @@ static void what_is_fetched_is_all_held(void **state) {
     bool gone = true;
     for (int huge = 0; huge < 2; huge++) {
         mapped m = open_mapped();
-        gone = take_back(&m) && gone;
+        gone = reclaim(&m) && gone;
         kin_pages_read_around(m.at, N, false);
         bool wished = huge && kin_pages_advise_huge(m.at, N);
         assert_int_equal(kin_pages_fetch(m.at + 100, N - 100, wished), 0);

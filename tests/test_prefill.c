@@ -36,7 +36,7 @@ static double chance(ring *r) {
     return (double)(kin_rng_u64(&r->rng) >> 11) * 0x1p-53;
 }
 
-static double take_step(ring *r, int n_tokens) {
+static double run_step(ring *r, int n_tokens) {
     double took_s = r->plain_s + r->token_s * n_tokens + r->jitter_s * (chance(r) + chance(r));
     if (chance(r) < 0.1) took_s += r->outlier_s;
     r->now_s += took_s;
@@ -48,13 +48,13 @@ static double take_step(ring *r, int n_tokens) {
 static int step(ring *r, int n_left) {
     const kin_prefill_beside beside = {.n_rows = 1, .n_steps = 1, .n_least = 1, .n_most = 1};
     if (kin_prefill_wants_plain(&r->p)) {
-        kin_prefill_learn_plain(&r->p, 1, take_step(r, 0));
+        kin_prefill_learn_plain(&r->p, 1, run_step(r, 0));
         return 0;
     }
     int n = kin_prefill_tokens(&r->p, 1);
     assert_true(n >= 1);
     if (n > n_left) n = n_left;
-    kin_prefill_learn(&r->p, &beside, n, take_step(r, n));
+    kin_prefill_learn(&r->p, &beside, n, run_step(r, n));
     return n;
 }
 #define step(...) FROM_TEST(step(__VA_ARGS__))

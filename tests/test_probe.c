@@ -477,7 +477,7 @@ static void a_peer_that_does_not_read_answers_is_disconnected(void **state) {
     assert_true(kin_echo_responder_add(the_peer.echo, server->link));
     server->link = NULL;
     kin_proto_encode(frame, sizeof frame, 0, &m);
-    for (int i = 0; i < 30; i++) say_encrypted(&s, frame, sizeof frame);
+    for (int i = 0; i < 30; i++) send_encrypted(&s, frame, sizeof frame);
     RUN_UNTIL(w, n_lines("does not read the answers") == 1);
     close_peer(w);
     leave(&s);

@@ -617,7 +617,7 @@ static void a_cancelled_prompt_is_not_sent_on(void **state) {
     close_context(&w);
 }
 
-static void take_hidden(void *user, int pos, const float *rows, int n) {
+static void on_hidden(void *user, int pos, const float *rows, int n) {
     request *t = user;
     (void)rows;
     t->n_made = pos == 0 ? n : t->n_made + n; // restarts from 0 after a preemption
@@ -628,7 +628,7 @@ static void submit_either(context *w, request *t, int i, bool wants_hidden) {
     kin_generation_options o = {.prompt = t->prompt, .n_prompt = t->n_prompt, .next = next, .ended = ended, .user = t};
     kin_err err;
     o.no_cache = wants_hidden;
-    if (wants_hidden) o.hidden = take_hidden;
+    if (wants_hidden) o.hidden = on_hidden;
     assert_int_equal(kin_scheduler_submit(w->s, &o, &t->g, &err), 0);
 }
 #define submit_either(...) FROM_TEST(submit_either(__VA_ARGS__))

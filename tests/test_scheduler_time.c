@@ -324,23 +324,23 @@ static kin_scheduler *open_scheduler(int n_members, bool has_drafts) {
 }
 #define open_scheduler(...) FROM_TEST(open_scheduler(__VA_ARGS__))
 
-static void say_nothing(void *user, const int32_t *tokens, int n, int most, kin_draft *out) {
+static void draft_nothing(void *user, const int32_t *tokens, int n, int most, kin_draft *out) {
     (void)user, (void)tokens, (void)n, (void)most;
     out->n = 0;
 }
 
-static void say_one(void *user, const int32_t *tokens, int n, int most, kin_draft *out) {
+static void draft_one(void *user, const int32_t *tokens, int n, int most, kin_draft *out) {
     (void)user, (void)tokens, (void)n;
     *out = (kin_draft){.n = most > 0, .tokens = {1}};
 }
 
-static void say_three(void *user, const int32_t *tokens, int n, int most, kin_draft *out) {
+static void draft_three(void *user, const int32_t *tokens, int n, int most, kin_draft *out) {
     (void)user, (void)tokens, (void)n;
     *out = (kin_draft){.n = most < 3 ? most : 3, .tokens = {1, 1, 1}};
 }
 
 static void submit(kin_scheduler *s, int i, int n_prompt, int n_most) {
-    static const kin_draft_source silent = {say_nothing, NULL}, loud = {say_one, NULL};
+    static const kin_draft_source silent = {draft_nothing, NULL}, loud = {draft_one, NULL};
     request *x = &requests[i];
     kin_generation *g;
     kin_err err;
@@ -617,7 +617,7 @@ static void what_followed_prompts_is_no_usual_step(void **state) {
     kin_scheduler_close(s);
 }
 
-static void take_hidden(void *user, int pos, const float *rows, int n) {
+static void on_hidden(void *user, int pos, const float *rows, int n) {
     (void)rows;
     ((request *)user)->n_read = pos + n;
 }
@@ -635,7 +635,7 @@ static void hidden_states_are_computed_beside_sequences_with_drafts(void **state
         for (int i = 0; i < 2; i++) submit(s, i, 40, MAX_MADE);
         while (requests[0].n_made < 100) step(s);
         kin_generation_options o = {
-            .prompt = x->prompt, .n_prompt = N_TOKENS, .no_cache = true, .hidden = take_hidden, .ended = ended, .user = x};
+            .prompt = x->prompt, .n_prompt = N_TOKENS, .no_cache = true, .hidden = on_hidden, .ended = ended, .user = x};
         assert_int_equal(kin_scheduler_submit(s, &o, &g, &err), 0);
         while (!x->has_ended && requests[0].n_made < 100 + MOST_MADE) step(s);
         assert_true(x->has_ended);
@@ -671,7 +671,7 @@ static void a_draft_model_goes_on_while_the_ring_computes(void **state) {
 
 // A sequence decodes alone in a ring of four, and its drafts, three tokens, are always right. Returns the most steps in flight.
 static int n_steps_of_drafts(double row_ms, double compute_ms, int n_allowed) {
-    static const kin_draft_source three = {say_three, NULL};
+    static const kin_draft_source three = {draft_three, NULL};
     kin_scheduler *s = open_scheduler(4, false);
     kin_generation *g;
     kin_err err;

@@ -260,7 +260,7 @@ static void place(cache *c, const step *s, int64_t *cells, kin_kv_copies *copies
     if (kin_kv_place(c->kv, &batch, cells, copies, &err) != 0) fail_msg("%s", err.text);
 }
 
-static void take_pages(cache *c, step *s) {
+static void load_pages(cache *c, step *s) {
     kin_err err;
     int n = kin_kv_pages_handle(c->pages, c->kv, &s->pages, &err);
     if (n < 0) fail_msg("%s", err.text);
@@ -381,7 +381,7 @@ static void compute(void *user, int node, uint64_t number) {
     } else if (is_lost_page(node, s)) {
         s->n_good = 0;
     } else {
-        take_pages(c, s);
+        load_pages(c, s);
         recompute(c, s);
     }
 }
@@ -398,7 +398,7 @@ static void came_back(void *user, uint64_t number) {
     if (s->number != number) return;
     cache *c = cache_of(KIN_SIM_HEAD, t.w->request_epoch);
     if (!s->has_pages && !s->is_forgotten) finish(s);
-    if (s->has_pages && s->has_later && !s->pages.loads) take_pages(c, s);
+    if (s->has_pages && s->has_later && !s->pages.loads) load_pages(c, s);
     if (s->has_pages && s->has_later && s->pages.loads) recompute(c, s);
     s->has_later = false;
     if (s->has_pages && s->pages.loads && t.has_slow_pages) t.late += 50000 * KIN_SIM_MS;
@@ -457,7 +457,7 @@ static void end_own_pages(kin_head *h, const kin_kv_op *op) {
         if (!s->has_pages || !s->has_later || (op->seq >= 0 && s->pages.seq != op->seq)) continue;
         if (op->seq == op->from && op->n >= (s->pages.first + s->pages.n) * KIN_KV_CELLS) continue;
         s->has_later = false;
-        if (are_computed && !s->pages.loads && op->seq >= 0) take_pages(&t.caches[KIN_SIM_HEAD], s);
+        if (are_computed && !s->pages.loads && op->seq >= 0) load_pages(&t.caches[KIN_SIM_HEAD], s);
         s->n_good = 0;
     }
 }
@@ -501,7 +501,7 @@ static void send(kin_head *h, step *s) {
     s->il = 0;
     s->number = h->next++;
     place(c, s, s->cells, &s->copies);
-    if (s->has_pages && s->pages.loads) take_pages(c, s);
+    if (s->has_pages && s->pages.loads) load_pages(c, s);
     s->has_later = s->has_pages && (s->pages.recomputes || !s->pages.loads);
     kin_sim_send_step(t.w, s->number);
 }

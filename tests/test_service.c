@@ -150,7 +150,7 @@ static void submit(context *w, request *t, int i, int n_predict) {
 }
 #define submit(...) FROM_TEST(submit(__VA_ARGS__))
 
-static int take_all(context *w) {
+static int handle_all(context *w) {
     kin_job_event e;
     int n_ended = 0;
     while (kin_service_pop(w->service, &e)) {
@@ -168,10 +168,10 @@ static int take_all(context *w) {
     }
     return n_ended;
 }
-#define take_all(...) FROM_TEST(take_all(__VA_ARGS__))
+#define handle_all(...) FROM_TEST(handle_all(__VA_ARGS__))
 
 static void wait_for(context *w, int n) {
-    while ((n -= take_all(w)) > 0) wait_for_news(w);
+    while ((n -= handle_all(w)) > 0) wait_for_news(w);
 }
 #define wait_for(...) FROM_TEST(wait_for(__VA_ARGS__))
 
@@ -283,7 +283,7 @@ static void jobs_that_leave_at_any_moment_leave_nothing_behind(void **state) {
         int other = (int)(kin_rng_u64(&rng) % (uint64_t)(i + 1));
         if (requests[other].job) kin_service_cancel(w.service, requests[other].job);
         if (kin_rng_u64(&rng) % 4 == 0) wait_for_news(&w);
-        n_ended += take_all(&w);
+        n_ended += handle_all(&w);
     }
     for (int i = 0; i < N; i++) {
         if (requests[i].job) kin_service_cancel(w.service, requests[i].job);

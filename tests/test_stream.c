@@ -671,7 +671,7 @@ static void a_pass_reads_what_is_streamed_once(void **state) {
 }
 
 // Drops all pages, as the OS does when it needs memory. False if the files exist only in memory.
-static bool take_pages_back(const context *w) {
+static bool reclaim_pages(const context *w) {
     bool gone = madvise_is_real();
     for (int i = 0; i < N_FILES; i++) {
         madvise(w->maps[i], file_bytes[i], MADV_DONTNEED);
@@ -687,7 +687,7 @@ static void pages_that_the_os_took_back_are_fetched_again_ahead_of_their_use(voi
     kin_stream *s = open_stream(w, KIN_STREAM_RESIDENT, min_budget(w) + w->total / 2);
     whole_pass(w, s, true);
     whole_pass(w, s, true);
-    if (!take_pages_back(w)) {
+    if (!reclaim_pages(w)) {
         kin_stream_close(s);
         skip();
     }
@@ -700,7 +700,7 @@ static void pages_that_the_os_took_back_are_fetched_again_ahead_of_their_use(voi
 
 static void the_rings_memory_goes_back_when_nothing_is_streamed(void **state) {
     const context *w = *state;
-    if (!take_pages_back(w)) skip(); // files in memory count as memory of rings
+    if (!reclaim_pages(w)) skip(); // files in memory count as memory of rings
     kin_stream *s = open_stream(w, KIN_STREAM_RESIDENT, min_budget(w));
     whole_pass(w, s, true);
     assert_in_range(kin_memory_read().rings, min_budget(w) / 2, min_budget(w));

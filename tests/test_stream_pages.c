@@ -58,7 +58,7 @@ static void close_file(file *f) {
 }
 
 // Drops the pages. False if the OS keeps them or gives no information.
-static bool take_back(const file *f) {
+static bool reclaim(const file *f) {
     if (!madvise_is_real()) return false;
     drop_cached_pages(f->fd);
     return !kin_pages_held(f->at, N);
@@ -117,7 +117,7 @@ static void expect_pages_of(const file *f, kin_stream *s, int n_resident) {
 static void what_streams_is_not_in_memory(void **state) {
     (void)state;
     file f = open_file();
-    bool gone = take_back(&f);
+    bool gone = reclaim(&f);
     static const int budgets[] = {10, 9, 8, 6, 3, 10, 5, 0}; // blocks
     kin_stream *s = open_stream(&f, budget_of(&f, 7));
     if (gone) expect_pages_of(&f, s, 7);

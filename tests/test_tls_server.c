@@ -230,7 +230,7 @@ static void streams_and_their_end_come_over_tls(void **state) {
     assert_true(shakes_hands(&t));
     SSL_write(t.ssl, request, sizeof request - 1);
     run_until(&w, has_text(&t, "chunked"));
-    kin_http_exchange *x = take_open(&w);
+    kin_http_exchange *x = pop_exchange(&w);
     kin_http_write(x, "piece", 5);
     run_until(&w, has_text(&t, "5\r\npiece\r\n"));
     kin_http_end(x);
