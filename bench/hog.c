@@ -188,6 +188,25 @@ static void *serve(void *argument) {
     return NULL;
 }
 
+// Returns 0, or -1. A hog that serves may start at the same time, so a refusal is final only after 3 s.
+static int connect_to(load *l, const struct addrinfo *at) {
+    static const struct timespec pause = {.tv_nsec = 50000000};
+    for (int i = 0;; i++) {
+        l->fd = socket(at->ai_family, at->ai_socktype, 0);
+        if (l->fd < 0 || connect(l->fd, at->ai_addr, at->ai_addrlen) == 0) return l->fd < 0 ? -1 : 0;
+        if (errno != ECONNREFUSED || i == 60) return -1;
+        close(l->fd);
+        nanosleep(&pause, NULL);
+    }
+}
+
+static int listen_at(load *l, const struct addrinfo *at) {
+    const int one = 1;
+    l->fd = socket(at->ai_family, at->ai_socktype, 0);
+    setsockopt(l->fd, SOL_SOCKET, SO_REUSEADDR, &one, sizeof one);
+    return l->fd < 0 || bind(l->fd, at->ai_addr, at->ai_addrlen) != 0 ? -1 : listen(l->fd, 1);
+}
+
 // Opens l->fd: a connection to HOST:PORT, or a socket that listens on PORT.
 static int open_socket(load *l, kin_err *err) {
     char *port = strrchr(l->target, ':');
@@ -198,11 +217,7 @@ static int open_socket(load *l, kin_err *err) {
     struct addrinfo *at;
     if (getaddrinfo(listens ? NULL : l->target, listens ? l->target : port, &hints, &at) != 0)
         return kin_err_set(err, "there is no address '%s'", l->target);
-    const int one = 1;
-    l->fd = socket(at->ai_family, at->ai_socktype, 0);
-    if (listens) setsockopt(l->fd, SOL_SOCKET, SO_REUSEADDR, &one, sizeof one);
-    const int bad = l->fd < 0 || (listens ? bind(l->fd, at->ai_addr, at->ai_addrlen) || listen(l->fd, 1)
-                                          : connect(l->fd, at->ai_addr, at->ai_addrlen));
+    const int bad = listens ? listen_at(l, at) : connect_to(l, at);
     freeaddrinfo(at);
     return bad ? kin_err_set(err, "%s: %s", l->target, strerror(errno)) : 0;
 }
