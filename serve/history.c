@@ -68,16 +68,22 @@ void kin_history_fit_ids(json_t *messages, const kin_tool_format *format) {
 
 // ---- system messages
 
-// Puts the text of `other` before or after that of `message`.
-static void join(json_t *message, const json_t *other, bool before) {
-    kin_str own = string_of(json_object_get(message, "content")), added = string_of(json_object_get(other, "content"));
-    kin_str first = before ? added : own, second = before ? own : added;
+// Adds a text behind what is there, after a blank line.
+static void add_text(kin_text_buffer *to, kin_str text) {
+    if (to->len > 0 && text.len > 0) kin_text_put(to, "\n\n", 2);
+    kin_text_put(to, text.at, text.len);
+}
+
+static void join(json_t *message, kin_str first, kin_str second) {
     kin_text_buffer text = {0};
-    kin_text_put(&text, first.at, first.len);
-    if (first.len > 0 && second.len > 0) kin_text_put(&text, "\n\n", 2);
-    kin_text_put(&text, second.at, second.len);
+    add_text(&text, first);
+    add_text(&text, second);
     set_string(message, "content", &text);
     kin_text_fini(&text);
+}
+
+static kin_str content_of(const json_t *message) {
+    return string_of(json_object_get(message, "content"));
 }
 
 void kin_history_merge_system(json_t *messages) {
@@ -87,26 +93,48 @@ void kin_history_merge_system(json_t *messages) {
         json_object_set_new(first, "role", json_string("user"));
         return;
     }
-    join(second, first, true);
+    join(second, content_of(first), content_of(second));
     json_array_remove(messages, 0);
 }
 
+// System messages whose place is not known yet: their text, and the message that it is appended to; NULL: the next one decides.
+typedef struct pending_system {
+    kin_text_buffer text;
+    json_t *onto;
+} pending_system;
+
+// Puts the text where it belongs, given the message behind it; NULL: the chat ends there. Results of calls stay together.
+static void place_system(pending_system *p, json_t *to, json_t *next) {
+    kin_str text = kin_text_str(&p->text);
+    if (text.len == 0 || (!p->onto && is_by(next, "tool"))) return;
+    if (p->onto)
+        join(p->onto, content_of(p->onto), text);
+    else if (is_by(next, "user"))
+        join(next, text, content_of(next));
+    else
+        json_array_append_new(to, json_pack("{s:s, s:o}", "role", "user", "content", json_stringn(text.at, text.len)));
+    p->text.len = 0;
+}
+
 void kin_history_merge_later_system(json_t *messages) {
-    for (size_t i = 1; i < json_array_size(messages);) {
-        json_t *message = json_array_get(messages, i), *before = json_array_get(messages, i - 1);
-        json_t *after = json_array_get(messages, i + 1);
-        bool is_leading = i == 1 && is_by(before, "system");
-        if (!is_by(message, "system")) {
-            i++;
-        } else if (is_leading || is_by(before, "user")) {
-            join(before, message, false);
-            json_array_remove(messages, i);
-        } else if (is_by(after, "user")) {
-            join(after, message, true);
-            json_array_remove(messages, i);
-        } else {
-            json_object_set_new(message, "role", json_string("user"));
-            i++;
+    json_t *merged = json_array(), *message;
+    pending_system pending = {.onto = NULL};
+    size_t i;
+    json_array_foreach(messages, i, message) {
+        json_t *last = json_array_get(merged, json_array_size(merged) - 1);
+        if (i > 0 && is_by(message, "system")) {
+            if (pending.text.len == 0) pending.onto = is_by(last, "system") || is_by(last, "user") ? last : NULL;
+            add_text(&pending.text, content_of(message));
+            continue;
         }
+        place_system(&pending, merged, message);
+        json_array_append(merged, message);
     }
+    place_system(&pending, merged, NULL);
+    if (!pending.text.failed) {
+        json_array_clear(messages);
+        json_array_extend(messages, merged);
+    }
+    json_decref(merged);
+    kin_text_fini(&pending.text);
 }

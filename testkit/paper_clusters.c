@@ -15,18 +15,18 @@ typedef struct model_row {
 } model_row;
 
 static const model_row models[KIN_N_PAPER_MODEL] = {
-    [KIN_PAPER_8B] = {"Llama 3 8B", "8b", 32, 4096, 14336, 128256, 1024},
-    [KIN_PAPER_14B] = {"Llama 3 14B", "14b", 60, 4096, 14336, 128256, 1024}, // the 8B with more layers
-    [KIN_PAPER_30B] = {"Llama 1 30B", "30b", 60, 6656, 17920, 32000, 6656},
-    [KIN_PAPER_45B] = {"Llama 3 45B", "45b", 50, 8192, 28672, 128256, 1024}, // the 70B with fewer
-    [KIN_PAPER_60B] = {"Llama 3 60B", "60b", 68, 8192, 28672, 128256, 1024},
-    [KIN_PAPER_65B] = {"Llama 1 65B", "65b", 80, 8192, 22016, 32000, 8192},
-    [KIN_PAPER_70B] = {"Llama 3 70B", "70b", 80, 8192, 28672, 128256, 1024},
+    [KIN_PAPER_8B] = {"Llama 3 8B", "8b", 32, 4096, 14336, 128256, 1024, false},
+    [KIN_PAPER_14B] = {"Llama 3 14B", "14b", 60, 4096, 14336, 128256, 1024, false}, // the 8B with more layers
+    [KIN_PAPER_30B] = {"Llama 1 30B", "30b", 60, 6656, 17920, 32000, 6656, false},
+    [KIN_PAPER_45B] = {"Llama 3 45B", "45b", 50, 8192, 28672, 128256, 1024, false}, // the 70B with fewer
+    [KIN_PAPER_60B] = {"Llama 3 60B", "60b", 68, 8192, 28672, 128256, 1024, false},
+    [KIN_PAPER_65B] = {"Llama 1 65B", "65b", 80, 8192, 22016, 32000, 8192, false},
+    [KIN_PAPER_70B] = {"Llama 3 70B", "70b", 80, 8192, 28672, 128256, 1024, false},
     // Tables 9, 10 and 12
-    [KIN_PAPER_QWEN_7B] = {"Qwen 2.5 7B", "qwen-7b", 28, 3584, 18944, 152064, 512},
-    [KIN_PAPER_QWEN_14B] = {"Qwen 2.5 14B", "qwen-14b", 48, 5120, 13824, 152064, 1024},
-    [KIN_PAPER_QWEN_32B] = {"Qwen 2.5 32B", "qwen-32b", 64, 5120, 27648, 152064, 1024},
-    [KIN_PAPER_QWEN_72B] = {"Qwen 2.5 72B", "qwen-72b", 80, 8192, 29568, 152064, 1024},
+    [KIN_PAPER_QWEN_7B] = {"Qwen 2.5 7B", "qwen-7b", 28, 3584, 18944, 152064, 512, false},
+    [KIN_PAPER_QWEN_14B] = {"Qwen 2.5 14B", "qwen-14b", 48, 5120, 13824, 152064, 1024, false},
+    [KIN_PAPER_QWEN_32B] = {"Qwen 2.5 32B", "qwen-32b", 64, 5120, 27648, 152064, 1024, false},
+    [KIN_PAPER_QWEN_72B] = {"Qwen 2.5 72B", "qwen-72b", 80, 8192, 29568, 152064, 1024, false},
     // TPI-LLM, Table 5
     [KIN_PAPER_F32_3B] = {"Llama 2 3B, F32", "f32-3b", 26, 3200, 8640, 32000, 3200, true},
     [KIN_PAPER_F32_7B] = {"Llama 2 7B, F32", "f32-7b", 32, 4096, 11008, 32000, 4096, true},
