@@ -1,6 +1,8 @@
 #include "serve/history.h"
 
+#include <stdlib.h>
 #include <string.h>
+#include <strings.h>
 
 static kin_str string_of(const json_t *j) {
     return json_is_string(j) ? (kin_str){json_string_value(j), json_string_length(j)} : (kin_str){"", 0};
@@ -137,4 +139,47 @@ void kin_history_merge_later_system(json_t *messages) {
     }
     json_decref(merged);
     kin_text_fini(&pending.text);
+}
+
+// ---- schemas of tools
+
+typedef struct member {
+    const char *key;
+    size_t place; // among the members as given
+    json_t *value;
+} member;
+
+// Jinja's dictsort: without regard to case, and stable.
+static int compare_members(const void *a, const void *b) {
+    const member *x = a, *y = b;
+    int order = strcasecmp(x->key, y->key);
+    return order != 0 ? order : (x->place > y->place) - (x->place < y->place);
+}
+
+static json_t *sort_object(const json_t *object) {
+    const size_t n = json_object_size(object);
+    member *members = calloc(n ? n : 1, sizeof *members);
+    json_t *sorted = members ? json_object() : NULL, *value;
+    const char *key;
+    size_t i = 0;
+    if (sorted) {
+        json_object_foreach((json_t *)object, key, value) {
+            members[i] = (member){.key = key, .place = i, .value = value};
+            i++;
+        }
+        qsort(members, n, sizeof *members, compare_members);
+        for (i = 0; i < n; i++) json_object_set_new(sorted, members[i].key, kin_history_sort_keys(members[i].value));
+    }
+    free(members);
+    return sorted;
+}
+
+json_t *kin_history_sort_keys(const json_t *value) {
+    json_t *item;
+    size_t i;
+    if (json_is_object(value)) return sort_object(value);
+    if (!json_is_array(value)) return json_incref((json_t *)value);
+    json_t *sorted = json_array();
+    json_array_foreach(value, i, item) json_array_append_new(sorted, kin_history_sort_keys(item));
+    return sorted;
 }

@@ -18,3 +18,7 @@ void kin_history_merge_system(json_t *messages);
 // appended to it. Later ones become text of the user's message before or behind them, or a message of the user; behind results
 // of calls this comes after the last of these. Takes time in proportion to the messages.
 void kin_history_merge_later_system(json_t *messages);
+
+// Returns a copy of the value in which all objects have their keys in the order of Jinja's dictsort, by which gemma 4's template
+// writes the arguments of calls; NULL if memory ran out. The caller must json_decref it.
+json_t *kin_history_sort_keys(const json_t *value);

@@ -8,6 +8,7 @@
 #include "pure/grammar/gbnf.h"
 #include "pure/grammar/grammar_tokens.h"
 #include "pure/grammar/schema.h"
+#include "serve/history.h"
 
 enum { LEAST_CHECKED = 1 << 20 }; // bytes of a text; shorter texts are tokenized without a check
 
@@ -299,8 +300,10 @@ static int collect_tools(const kin_preparer *p, kin_prepared *out, kin_api_error
     if (!out->tools || !out->tool_schemas) return out_of_memory(err);
     for (size_t i = 0; i < n; i++) {
         const json_t *function = json_object_get(json_array_get(r->tools, i), "function");
-        const json_t *name = json_object_get(function, "name"), *schema = json_object_get(function, "parameters");
-        char *text = out->tool_schemas[i] = json_dumps(schema, JSON_COMPACT | (is_sorted ? JSON_SORT_KEYS : 0));
+        json_t *name = json_object_get(function, "name"), *schema = json_object_get(function, "parameters");
+        json_t *ordered = is_sorted ? kin_history_sort_keys(schema) : json_incref(schema);
+        char *text = out->tool_schemas[i] = json_dumps(ordered, JSON_COMPACT);
+        json_decref(ordered);
         if (!text) return out_of_memory(err);
         out->tools[i] = (kin_reply_tool){.name = {json_string_value(name), json_string_length(name)},
                                          .parameters = {text, strlen(text)},

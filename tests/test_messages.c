@@ -142,12 +142,23 @@ static void a_deferred_tool_is_told_once_a_message_names_it(void **state) {
                  "{'role':'system','content':'The tool g is available now.'}", FUNCTION("f") "," FUNCTION("g"));
 }
 
+static void a_deferred_tool_may_be_chosen(void **state) {
+    (void)state;
+    expect("{'max_tokens':5,'messages':[{'role':'user','content':'Hi'}],'tools':[{'name':'g','input_schema':{},'defer_loading':"
+           "true}],"
+           "'tool_choice':{'type':'tool','name':'g'}}",
+           "{'max_tokens':5," OFF ",'messages':[{'role':'user','content':'Hi'}],'tools':[" FUNCTION(
+               "g") "],'parallel_tool_calls':true,'tool_choice':{'type':'function','function':{'name':'g'}}}");
+}
+
 static void messages_add_and_remove_tools(void **state) {
     (void)state;
     expect_tools(
         "{'role':'system','content':[{'type':'text','text':'s'},{'type':'tool_removal','tool':{'type':'tool_reference',"
         "'name':'f'}},{'type':'tool_addition','tool':{'type':'tool_definition','definition':{'name':'h','input_schema':{}}}}]}",
         "{'role':'system','content':'s\\nThe tool f is no longer available.\\nThe tool h is available now.'}", FUNCTION("h"));
+    refuse("{'messages':[{'role':'system','content':[{'type':'tool_addition','tool':{'name':'a b'}}]}]}", 400,
+           "messages[0].content[0].tool.name", "must be 1 to 64 letters, digits, '_', '-' or '.'");
     refuse("{'messages':[{'role':'system','content':[{'type':'tool_addition'}]}]}", 400, "messages[0].content[0].tool",
            "is required");
     refuse("{'messages':[{'role':'system','content':[{'type':'tool_removal','tool':{'type':'tool_reference'}}]}]}", 400,
@@ -424,6 +435,7 @@ int main(void) {
         cmocka_unit_test(messages_of_one_role_in_a_row_are_one),
         cmocka_unit_test(empty_contents_are_messages_too),
         cmocka_unit_test(a_deferred_tool_is_told_once_a_message_names_it),
+        cmocka_unit_test(a_deferred_tool_may_be_chosen),
         cmocka_unit_test(messages_add_and_remove_tools),
         cmocka_unit_test(tools_and_choices_of_tools_are_mapped),
         cmocka_unit_test(thinking_is_off_unless_it_is_asked_for),

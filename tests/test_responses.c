@@ -129,6 +129,15 @@ static void namespaces_and_custom_tools_are_functions_for_the_model(void **state
     expect("{'input':'Hi','tools':[" SPACE "," CUSTOM "],'tool_choice':{'type':'allowed_tools','mode':'auto','tools':[{'type':"
            "'custom','name':'patch'}]}}",
            "{" HI ",'parallel_tool_calls':true,'tools':[" CHAT_CUSTOM "],'tool_choice':'auto'}");
+    expect("{'input':'Hi','tools':[" SPACE "],'tool_choice':{'type':'function','namespace':'s','name':'g'}}",
+           "{" HI ",'parallel_tool_calls':true,'tools':[" CHAT_S_G
+           "],'tool_choice':{'type':'function','function':{'name':'s__g'}}}");
+    expect("{'input':'Hi','tools':[" SPACE "," CUSTOM "],'tool_choice':{'type':'allowed_tools','mode':'auto','tools':[{'type':"
+           "'function','namespace':'s','name':'g'}]}}",
+           "{" HI ",'parallel_tool_calls':true,'tools':[" CHAT_S_G "],'tool_choice':'auto'}");
+    expect("{'input':'Hi','tools':[" SPACE "," CUSTOM "],'tool_choice':{'type':'allowed_tools','mode':'auto','tools':[{'type':"
+           "'namespace','name':'s'}]}}",
+           "{" HI ",'parallel_tool_calls':true,'tools':[" CHAT_S_G "],'tool_choice':'auto'}");
     expect_messages(
         "[{'type':'function_call','call_id':'c','namespace':'s','name':'g','arguments':'{}'},{'role':'user','content':'u'}]",
         "[{'role':'assistant','content':null,'tool_calls':["
@@ -143,6 +152,29 @@ static void a_function_whose_full_name_is_too_long_is_left_out(void **state) {
 #define LONG_NAME "abcdefghijklmnopqrstuvwxyzabcdefghijklmnopqrstuvwxyzabcdefghijkl"
     expect("{'input':'Hi','tools':[{'type':'namespace','name':'s','tools':[{'type':'function','name':'" LONG_NAME "'}," G "]}]}",
            "{" HI ",'parallel_tool_calls':true,'tools':[" CHAT_S_G "]}");
+}
+
+// Of tools that no model is told, too, because each is compared with each that is allowed.
+static void more_tools_than_a_request_may_have_are_refused(void **state) {
+    (void)state;
+    enum { N = 1025 };
+    static const char
+        one[] = "{'type':'x'},",
+        *const forms[] = {
+            "{'input':'Hi','tools':[%s{'type':'x'}]}",
+            "{'input':'Hi','tools':[{'type':'namespace','name':'s','tools':[%s{'type':'x'}]}]}",
+            "{'input':'Hi','tools':[],'tool_choice':{'type':'allowed_tools','mode':'auto','tools':[%s{'type':'x'}]}}"};
+    static const char *const fields[] = {"tools", "tools[0].tools", "tool_choice.tools"};
+    char *many = calloc(N, sizeof one), *body = malloc(N * sizeof one + 256);
+    assert_true(many && body);
+    for (int i = 0; i + 1 < N; i++) memcpy(many + (size_t)i * (sizeof one - 1), one, sizeof one);
+    for (size_t i = 0; i < sizeof fields / sizeof *fields; i++) {
+        char *at = strstr(forms[i], "%s");
+        sprintf(body, "%.*s%s%s", (int)(at - forms[i]), forms[i], many, at + 2);
+        refuse(body, 400, fields[i], "more than 1024 tools");
+    }
+    free(many);
+    free(body);
 }
 
 static void what_is_missing_wrong_or_stored_elsewhere_is_named(void **state) {
@@ -529,6 +561,7 @@ int main(void) {
         cmocka_unit_test(reasoning_text_and_calls_in_a_row_are_one_message),
         cmocka_unit_test(functions_are_tools_and_others_are_left_out),
         cmocka_unit_test(namespaces_and_custom_tools_are_functions_for_the_model),
+        cmocka_unit_test(more_tools_than_a_request_may_have_are_refused),
         cmocka_unit_test(a_function_whose_full_name_is_too_long_is_left_out),
         cmocka_unit_test(what_is_missing_wrong_or_stored_elsewhere_is_named),
         cmocka_unit_test(calls_have_the_names_that_the_client_knows),

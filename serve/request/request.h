@@ -110,6 +110,9 @@ typedef struct kin_request_defaults {
 // True for roles that OpenAI's API defines. If a template prints another role, it counts as text, like everything that clients
 // write.
 bool kin_request_knows_role(const json_t *role);
+
+// True if it is a string that a tool may be called by: 1 to KIN_REQUEST_MAX_TOOL_NAME letters, digits, '_', '-' or '.'.
+bool kin_request_is_tool_name(const json_t *name);
 // For OpenAI's own endpoints: 400 if a message has another role; the request then needs no fini. Other APIs accept any role.
 int kin_request_check_roles(kin_request *request, kin_api_error *err);
 

@@ -170,9 +170,10 @@ static int read_continue(kin_request *r, const char *name, json_t *value, kin_ap
 
 // ---- tools
 
-static bool is_tool_name(const char *name, size_t len) {
+bool kin_request_is_tool_name(const json_t *name) {
     static const char allowed[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789_-.";
-    return len > 0 && len <= KIN_REQUEST_MAX_TOOL_NAME && strspn(name, allowed) == len;
+    const size_t len = json_string_length(name);
+    return len > 0 && len <= KIN_REQUEST_MAX_TOOL_NAME && strspn(json_string_value(name), allowed) == len;
 }
 
 static int check_tool(const kin_fields *tool, kin_api_error *err) {
@@ -184,7 +185,7 @@ static int check_tool(const kin_fields *tool, kin_api_error *err) {
     if (kin_fields_object(tool, "function", &function, err) < 0) return KIN_FAIL;
     if (!function.json) return kin_fields_wrong(tool, "function", err, 400, "is required");
     if (kin_fields_need(&function, "name", KIN_FIELD_STRING, &called, err) < 0) return KIN_FAIL;
-    if (!is_tool_name(json_string_value(called), json_string_length(called)))
+    if (!kin_request_is_tool_name(called))
         return kin_fields_wrong(&function, "name", err, 400, "must be 1 to %d letters, digits, '_', '-' or '.'",
                                 KIN_REQUEST_MAX_TOOL_NAME);
     if (kin_fields_get(&function, "description", KIN_FIELD_STRING, &ignored, err) < 0) return KIN_FAIL;

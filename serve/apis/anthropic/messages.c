@@ -49,7 +49,10 @@ static int add_change(const kin_fields *reference, const char *says, kin_text_bu
     const json_t *name;
     kin_text_buffer sentence = {0};
     if (kin_fields_need(reference, key, KIN_FIELD_STRING, &name, err) != 0) return KIN_FAIL;
-    kin_text_print(&sentence, "The tool %.64s %s.", json_string_value(name), says);
+    if (!kin_request_is_tool_name(name))
+        return kin_fields_wrong(reference, key, err, 400, "must be 1 to %d letters, digits, '_', '-' or '.'",
+                                KIN_REQUEST_MAX_TOOL_NAME);
+    kin_text_print(&sentence, "The tool %s %s.", json_string_value(name), says);
     json_t *joined = json_stringn(sentence.at ? sentence.at : "", sentence.len);
     kin_chat_join(text, joined);
     json_decref(joined);
@@ -242,10 +245,13 @@ static void collect_changes(const json_t *blocks, json_t *changes) {
     }
 }
 
-// True if the model is not told this tool: it was removed, or its definition is deferred until something names it.
+// True if the model is not told this tool: it was removed, or its definition is deferred until something names it, which a tool
+// choice does too.
 static bool is_hidden(const translation *t, const kin_fields *tool) {
+    const json_t *named = json_object_get(kin_fields_any(&t->body, "tool_choice"), "name");
     const char *name = json_string_value(kin_fields_any(tool, "name"));
     const json_t *change = name ? json_object_get(t->changes, name) : NULL;
+    if (name && json_is_string(named) && strcmp(json_string_value(named), name) == 0) return false;
     if (change) return !json_is_true(change); // a definition replaces this one
     return json_is_true(kin_fields_any(tool, "defer_loading"));
 }

@@ -159,10 +159,24 @@ static int add_input(translation *t, kin_api_error *err) {
 
 // ---- tools
 
-// True if the tool choice allows this tool. Without a list all are allowed.
-static bool is_allowed(const json_t *allowed, const json_t *name) {
+static int check_count(const kin_fields *of, const json_t *tools, kin_api_error *err) {
+    if (json_array_size(tools) <= KIN_REQUEST_MAX_TOOLS) return 0;
+    return kin_fields_wrong(of, "tools", err, 400, "more than %d tools", KIN_REQUEST_MAX_TOOLS);
+}
+
+static bool is_field(const json_t *of, const char *key, const json_t *value) {
+    const json_t *own = json_object_get(of, key);
+    return value ? json_equal(own, value) : !own;
+}
+
+// True if the tool choice allows the tool of this name in a namespace (NULL: in none), by itself or with the whole namespace.
+// Without a list all are allowed.
+static bool is_allowed(const json_t *allowed, const json_t *space, const json_t *name) {
     for (size_t i = 0; i < json_array_size(allowed); i++) {
-        if (json_equal(json_object_get(json_array_get(allowed, i), "name"), name)) return true;
+        const json_t *one = json_array_get(allowed, i);
+        if (is_field(one, "name", name) && is_field(one, "namespace", space)) return true;
+        const char *type = json_string_value(json_object_get(one, "type"));
+        if (space && type && strcmp(type, "namespace") == 0 && is_field(one, "name", space)) return true;
     }
     return !allowed;
 }
@@ -182,16 +196,17 @@ static int add_function(const kin_fields *tool, const json_t *space, json_t *too
     return 0;
 }
 
-// Adds the functions in a namespace, except those whose name together with it is too long for the model.
-static int add_namespace(const kin_fields *space, json_t *tools, kin_api_error *err) {
+// Adds the allowed functions in a namespace, except those whose name together with it is too long for the model.
+static int add_namespace(const kin_fields *space, const json_t *allowed, json_t *tools, kin_api_error *err) {
     const json_t *name, *given;
     kin_fields tool;
     if (kin_fields_need(space, "name", KIN_FIELD_STRING, &name, err) != 0) return KIN_FAIL;
-    if (kin_fields_get(space, "tools", KIN_FIELD_ARRAY, &given, err) != 0) return KIN_FAIL;
+    if (kin_fields_get(space, "tools", KIN_FIELD_ARRAY, &given, err) != 0 || check_count(space, given, err) != 0) return KIN_FAIL;
     for (size_t i = 0; i < json_array_size(given); i++) {
         if (kin_fields_item(space, "tools", given, i, &tool, err) != 0) return KIN_FAIL;
-        json_t *full_name = kin_responses_full_name(name, kin_fields_any(&tool, "name"));
-        bool fits = json_string_length(full_name) <= KIN_REQUEST_MAX_TOOL_NAME;
+        const json_t *own_name = kin_fields_any(&tool, "name");
+        json_t *full_name = kin_responses_full_name(name, own_name);
+        bool fits = json_string_length(full_name) <= KIN_REQUEST_MAX_TOOL_NAME && is_allowed(allowed, name, own_name);
         json_decref(full_name);
         if (fits && kin_fields_is(&tool, "type", "function") && add_function(&tool, name, tools, err) != 0) return KIN_FAIL;
     }
@@ -203,20 +218,21 @@ static int add_tool(const kin_fields *tool, const json_t *allowed, json_t *tools
     const json_t *type;
     if (kin_fields_need(tool, "type", KIN_FIELD_STRING, &type, err) != 0) return KIN_FAIL;
     bool is_one = kin_fields_is(tool, "type", "function") || kin_fields_is(tool, "type", "custom");
-    if (!is_one && !kin_fields_is(tool, "type", "namespace")) return 0;
-    if (allowed && !is_allowed(allowed, kin_fields_any(tool, "name"))) return 0;
-    return is_one ? add_function(tool, NULL, tools, err) : add_namespace(tool, tools, err);
+    if (kin_fields_is(tool, "type", "namespace")) return add_namespace(tool, allowed, tools, err);
+    return is_one && is_allowed(allowed, NULL, kin_fields_any(tool, "name")) ? add_function(tool, NULL, tools, err) : 0;
 }
 
 static int add_tools(translation *t, const json_t *allowed, kin_api_error *err) {
     const json_t *given;
     kin_fields tool;
     if (kin_fields_get(&t->body, "tools", KIN_FIELD_ARRAY, &given, err) != 0) return KIN_FAIL;
+    if (check_count(&t->body, given, err) != 0) return KIN_FAIL;
     json_t *tools = json_array();
     int rc = 0;
     for (size_t i = 0; rc == 0 && i < json_array_size(given); i++) {
         rc = kin_fields_item(&t->body, "tools", given, i, &tool, err);
         if (rc == 0) rc = add_tool(&tool, allowed, tools, err);
+        if (rc == 0) rc = check_count(&t->body, tools, err);
     }
     if (rc == 0 && json_array_size(tools) > 0) {
         json_object_set(t->chat, "tools", tools);
@@ -238,12 +254,15 @@ static int add_tools_and_choice(translation *t, kin_api_error *err) {
     if (kin_fields_object(&t->body, "tool_choice", &choice, err) != 0) return KIN_FAIL;
     if (kin_fields_is(&choice, "type", "function") || kin_fields_is(&choice, "type", "custom")) {
         if (kin_fields_need(&choice, "name", KIN_FIELD_STRING, &name, err) != 0) return KIN_FAIL;
-        json_object_set_new(t->chat, "tool_choice", kin_chat_named_choice(name));
+        json_t *full_name = kin_responses_full_name(kin_fields_any(&choice, "namespace"), name);
+        json_object_set_new(t->chat, "tool_choice", kin_chat_named_choice(full_name));
+        json_decref(full_name);
         return add_tools(t, NULL, err);
     }
     if (!kin_fields_is(&choice, "type", "allowed_tools"))
         return kin_fields_wrong(&choice, "type", err, 400, "must be function, custom or allowed_tools");
-    if (kin_fields_need(&choice, "tools", KIN_FIELD_ARRAY, &allowed, err) != 0) return KIN_FAIL;
+    if (kin_fields_need(&choice, "tools", KIN_FIELD_ARRAY, &allowed, err) != 0 || check_count(&choice, allowed, err) != 0)
+        return KIN_FAIL;
     kin_fields_copy_as(&choice, "mode", t->chat, "tool_choice");
     return add_tools(t, allowed, err);
 }
