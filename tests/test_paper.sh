@@ -38,7 +38,8 @@ says "$err" '^  *lab/run paper NAME'
 
 claim='a plan of the paper leaves a table, a plot and results'
 paper 0 table12
-for file in table12.csv table12.svg results complete raw/70b.json; do [ -s "$dir/paper/table12/$file" ] || [ $file = complete ] || fail "no $file"; done
+for file in table12.csv table12.svg results raw/70b.json; do [ -s "$dir/paper/table12/$file" ] || fail "no $file"; done
+[ -e "$dir/paper/table12/complete" ] || fail 'it is not complete'
 says "$dir/paper/table12/table12.csv" '^70b,paper,146$'
 says "$out" '^prima Table 12 .* predicted [0-9.]* .*; same'
 
@@ -68,6 +69,12 @@ chmod +x "$dir/broken/paper"
 status 1 "$root/lab/run" paper thesis-dp --kin "$kin" --build "$dir/broken" --out "$dir/failed"
 says "$err" 'thesis-dp failed'
 [ ! -e "$dir/failed/thesis-dp/complete" ] || fail 'it is complete'
+status 1 "$root/lab/run" paper table12 --kin "$kin" --build "$dir/broken" --out "$dir/failed"
+says "$err" 'there are no facts for'
+[ ! -e "$dir/failed/table12/complete" ] || fail 'it is complete without facts'
+status 1 "$root/lab/run" paper table12 --kin "$dir/broken/paper" --build "$build" --out "$dir/failed"
+says "$err" 'kin plan failed: '
+[ ! -e "$dir/failed/table12/complete" ] || fail 'it is complete without a plan'
 
 claim='the report is a table of all that is complete'
 paper 0 report
