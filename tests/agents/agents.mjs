@@ -192,6 +192,8 @@ async function loop(name, format, current, url) {
   return faults.length === 0;
 }
 
+const isKnown = (name, known) => !name || known.includes(name) || console.error(`'${name}' is none of ${known.join(', ')}`);
+if (!isKnown(onlyAgent, Object.keys(programs)) || !isKnown(onlyFormat, formats.map((f) => f.name))) process.exit(2);
 const names = Object.keys(programs).filter((name) => (!onlyAgent || name === onlyAgent) && fs.existsSync(path.join(bin, name)));
 if (names.length === 0) {
   console.log('skipped: npm install --prefix tests/agents');
@@ -207,4 +209,4 @@ for (const format of formats.filter((f) => !onlyFormat || f.name === onlyFormat)
   killGroup(server.child);
 }
 console.log(`${n_passed} passed, ${n_failed} failed`);
-process.exit(n_failed === 0 ? 0 : 1);
+process.exit(n_failed === 0 && n_passed > 0 ? 0 : 1);
