@@ -11,7 +11,7 @@ typedef struct kin_launchd_plist {
     char *const *words; // [n_words] the command and its options
     int n_words;
     const char *log;  // path of the file for what the service says
-    const char *user; // NULL: the user who is logged in
+    const char *user; // the account that runs it; NULL: that of the session
 } kin_launchd_plist;
 
 // Fails if a word is not UTF-8 text without control characters, which XML cannot express.

@@ -28,7 +28,7 @@ int kin_draft_words_read(const char *words, kin_draft_mode *mode, const char **f
 // memory: bytes for the model's weights.
 double kin_draft_block_gain(const kin_model *model, const kin_draft_block *block, uint64_t memory);
 
-// True if a draft block of so many bytes, which was not asked for, may share the memory with its model: it takes at most a tenth
-// of the room, and half of what the model's fixed memory (KV cache, buffers) leaves; weights that would all be in memory stay
-// there; and a model that is streamed reads at most a quarter more for it.
+// Returns whether a draft block that takes this many bytes is used without being asked for. It must take at most a tenth of the
+// room and half of what the model's fixed memory (KV cache, buffers) leaves. Weights that all fit into memory without it must
+// still fit. A streamed model may read at most a quarter more because of it.
 bool kin_draft_block_fits(const kin_model *model, uint64_t bytes, uint64_t room, uint64_t fixed);

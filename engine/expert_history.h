@@ -11,12 +11,12 @@
 #include "engine/packed.h"
 #include "model/model.h"
 
-// Gives the cache of experts the counts of earlier runs. Returns 0; KIN_ABSENT if there are none; KIN_FAIL if they cannot be
-// used.
+// Loads the counts of earlier runs into the cache of experts. Returns 0; KIN_ABSENT if no run has left counts; KIN_FAIL if the
+// file cannot be used.
 int kin_expert_history_load(kin_experts *experts, const kin_packed *packed, int n_layer, int n_expert, kin_err *err);
 
 // Predicts the hits of kin_expert_counts_hits by the counts of earlier runs of a model whose prepacked cache is in `dir`,
-// whatever its variant. KIN_ABSENT: there are none, or too few.
+// whatever its variant. Returns KIN_ABSENT if no counts were kept, or too few.
 int kin_expert_history_hits(const char *dir, const kin_model *model, const double *in_memory, double *hits, int n, kin_err *err);
 
 // Replaces the file.
