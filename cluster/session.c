@@ -141,7 +141,7 @@ static bool wants_ggml_kernels(const kin_session_options *o) {
 
 // ---- predictions
 
-// What earlier runs on this machine say about the model's experts.
+// Adds the share of expert reads that the counts of earlier runs on this machine predict to hit.
 static void add_expert_hits(const kin_session *s, const kin_session_options *o, kin_model_facts *facts) {
     static const double quarters[KIN_FACTS_N_HITS] = {0.25, 0.5, 0.75};
     char folder[1024];
