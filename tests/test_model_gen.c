@@ -429,6 +429,34 @@ static void every_family_of_the_benchmark_is_described(void **state) {
     assert_true(n > 20);
 }
 
+#define NEMOTRON(ff, heads_kv)                                                                                                   \
+    "architecture nemotron_h\ncontext_length 64\nembedding_length 64\nblock_count 3\nfeed_forward_length " ff                    \
+    "\nattention.head_count 4\nattention.head_count_kv " heads_kv                                                                \
+    "\nattention.layer_norm_rms_epsilon 0.00001\nssm.conv_kernel 4\nssm.state_size 16\nssm.group_count 1\n"                      \
+    "ssm.time_step_rank 2\nssm.inner_size 64\n"
+#define STABLELM                                                                                                                 \
+    "architecture stablelm\ncontext_length 64\nembedding_length 64\nblock_count 2\nfeed_forward_length 96\n"                     \
+    "attention.head_count 4\nattention.head_count_kv 2\nattention.layer_norm_epsilon 0.00001\nrope.dimension_count 8\n"
+
+static void expect_family(const char *keys, const char *error) {
+    temp_path text = write_text(keys);
+    kin_family *family;
+    kin_err err = {""};
+    int rc = kin_family_read(&family, text.text, 300, &err);
+    if (rc == 0) kin_family_free(family);
+    if ((rc == 0) != !error || (error && !strstr(err.text, error))) fail_msg("'%s'", err.text);
+    unlink(text.text);
+}
+#define expect_family(...) FROM_TEST(expect_family(__VA_ARGS__))
+
+static void a_family_refuses_layers_that_it_cannot_compute(void **state) {
+    (void)state;
+    expect_family(NEMOTRON("[0, 64, 0]", "[0, 0, 2]"), NULL);
+    expect_family(NEMOTRON("[0, 64, 0]", "[2, 0, 2]"), "without state spaces");
+    expect_family(STABLELM "present blk.0.attn_q_norm.weight\npresent blk.0.attn_k_norm.weight\n", NULL);
+    expect_family(STABLELM "present blk.1.attn_k_norm.weight\n", "layer 1 has a norm of query heads or of key heads alone");
+}
+
 static void impossible_texts_are_refused(void **state) {
     (void)state;
     static const struct {
@@ -472,6 +500,7 @@ int main(void) {
         cmocka_unit_test(a_text_of_metadata_makes_a_model_of_its_family),
         cmocka_unit_test(lists_and_optional_weights_are_written),
         cmocka_unit_test(every_family_of_the_benchmark_is_described),
+        cmocka_unit_test(a_family_refuses_layers_that_it_cannot_compute),
         cmocka_unit_test(impossible_texts_are_refused),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
