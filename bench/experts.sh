@@ -6,18 +6,21 @@
 #
 # SHARES: percent of the experts that fit into memory. DISK: bytes per second. PROMPTS: lengths of the prompt, which the bench
 # repeats while it generates; a short one makes a text that uses the same experts again soon, a long one a text that does not.
-# SKEW: of the generated model (mkmodel --router-skew). EXPERTS: MiB of experts in the model. GEN: tokens. OLD: another kin to compare with. LLAMA: prefix of llama-bench.
+# SKEW, CHANGE: of the generated model (mkmodel --router-skew, --layer-change: the larger, the less foreseeable). EXPERTS: MiB of
+# experts in the model. GEN: tokens. OLD: another kin to compare with. LLAMA: prefix of llama-bench.
 #
 #   bound = max(compute, missed bytes / disk)
 #
 # again: a second run, which begins with the experts that the first one used most; both have the same text, so it is the best case.
-# compute: TPOT with all weights in memory. disk: four direct readers under the same limit. mmap: kin run --weights mmap, which
-# leaves it to the page cache. Every process starts without pages of the model or the prepacked cache in memory.
+# foreseen: of the experts that were needed and not in memory, those that were read ahead; in vain: experts that were read ahead and
+# not needed, for each one that was. compute: TPOT with all weights in memory. disk: four direct readers under the same limit. mmap:
+# kin run --weights mmap, which leaves it to the page cache. Every process starts without pages of the model or the prepacked cache
+# in memory.
 set -eu
 rounds=${1:-3}
 build=${BUILD:-build}
-skew=${SKEW:-0}
-model=${2:-$build/bench/experts-$skew.gguf}
+skew=${SKEW:-0} change=${CHANGE:-0.02}
+model=${2:-$build/bench/experts-$skew-$change.gguf}
 threads=${THREADS:-2}
 shares=${SHARES:-25 50 75}
 prompts=${PROMPTS:-16 512}
@@ -31,7 +34,7 @@ limit=${0%/*}/../lab/limit
 mkdir -p "$build/bench"
 # Qwen 3 30B-A3B with 7 of its 48 layers: 2.5 GB
 [ -f "$model" ] || "$build/mkmodel" --arch qwen3moe --layers 7 --embd 2048 --heads 32 --heads-kv 4 --head-dim 128 --ff-exp 768 \
-    --experts 128 --experts-used 8 --vocab 32000 --ctx 4096 --type q4_k_m --routes-by-token --router-skew "$skew" -o "$model" >&2
+    --experts 128 --experts-used 8 --vocab 32000 --ctx 4096 --type q4_k_m --layer-change "$change" --router-skew "$skew" -o "$model" >&2
 dir=$(mktemp -d)
 trap 'rm -rf "$dir"' EXIT
 trap 'exit 130' INT
@@ -65,7 +68,7 @@ try() { # NAME MIB KIN PROMPT OPTION...
     name=$1.$2.$4
     shift
     kin_bench "$@" >"$dir/json"
-    for f in tpot_ms ttft_ms expert_hit_share streamed_bytes_per_token; do field $f <"$dir/json" >>"$dir/$name.$f"; done
+    for f in tpot_ms ttft_ms expert_hit_share streamed_bytes_per_token foreseen_share vain_reads; do field $f <"$dir/json" >>"$dir/$name.$f"; done
     echo "round $round: $name: $(field tpot_ms <"$dir/json") ms/token; $(figure disk_read_bytes) bytes, peak $(figure memory_peak_bytes)" >&2
     figure memory_peak_bytes >>"$dir/$name.peak"
 }
@@ -105,12 +108,12 @@ done
 rate=$(m disk)
 echo "model $model: $experts MiB of experts, $others MiB of other weights; disk $(calc "int($rate / 1e6)") MB/s"
 echo
-row() { printf '%-7s %8s %8s %8s %9s %8s %8s %6s %8s %8s %8s %8s %8s %8s\n' "$@"; }
-row prompt 'memory' 'experts' hits 'read, MB' bound kin ratio mmap old llama 'peak' 'again' 'hits'
-row '' MiB '%' '%' /token ms ms '' ms ms ms MiB ms '%'
+row() { printf '%-7s %8s %8s %8s %9s %8s %8s %6s %8s %7s %8s %8s %8s %8s %8s %8s\n' "$@"; }
+row prompt 'memory' 'experts' hits 'read, MB' bound kin ratio foreseen 'in vain' mmap old llama 'peak' 'again' 'hits'
+row '' MiB '%' '%' /token ms ms '' '%' '' ms ms ms MiB ms '%'
 for prompt in $prompts; do
     compute=$(m "all.0.$prompt.tpot_ms")
-    row "$prompt" all 100 - 0 "$(printf %.1f "$compute")" "$(printf %.1f "$compute")" 1.00 - - - - - -
+    row "$prompt" all 100 - 0 "$(printf %.1f "$compute")" "$(printf %.1f "$compute")" 1.00 - - - - - - - -
     for share in $shares; do
         mib=$(memory_of "$share")
         read=$(m "kin.$mib.$prompt.streamed_bytes_per_token")
@@ -118,7 +121,9 @@ for prompt in $prompts; do
         tpot=$(m "kin.$mib.$prompt.tpot_ms")
         row "$prompt" "$mib" "$share" "$(printf %.1f "$(calc "100 * $(m "kin.$mib.$prompt.expert_hit_share")")")" \
             "$(printf %.1f "$(calc "$read / 1e6")")" "$(printf %.1f "$bound")" "$(printf %.1f "$tpot")" \
-            "$(printf %.2f "$(calc "$tpot / $bound")")" "$(printf %.1f "$(m "mmap.$mib.$prompt.tpot_ms")")" \
+            "$(printf %.2f "$(calc "$tpot / $bound")")" \
+            "$(printf %.1f "$(calc "100 * $(m "kin.$mib.$prompt.foreseen_share")")")" "$(printf %.2f "$(m "kin.$mib.$prompt.vain_reads")")" \
+            "$(printf %.1f "$(m "mmap.$mib.$prompt.tpot_ms")")" \
             "$(printf %.1f "$(m "old.$mib.$prompt.tpot_ms")")" "$(printf %.1f "$(m "llama.$mib.tpot_ms")")" \
             "$(calc "int($(m "kin.$mib.$prompt.peak") / 1048576)")" "$(printf %.1f "$(m "again.$mib.$prompt.tpot_ms")")" \
             "$(printf %.1f "$(calc "100 * $(m "again.$mib.$prompt.expert_hit_share")")")"

@@ -30,6 +30,7 @@ static const char usage[] = "usage: mkmodel [--preset NAME] [option...] -o FILE\
                             "  --endless            no text ends at temperature 0\n"
                             "  --rope-base X        frequency base\n"
                             "  --routes-by-token    experts depend on each token alone\n"
+                            "  --layer-change X     the same, and the less foreseeable the larger X is; 0.02: next to always\n"
                             "  --router-skew X      some experts are preferred; 0.3: a little, 1: much\n"
                             "  --pooling-type N     of embeddings: 1 mean, 2 first, 3 last, 4 rank\n"
                             "  --interval N         qwen35: every n-th layer is attention, the others are delta nets\n"
@@ -56,6 +57,7 @@ enum {
     OPT_ROPE_FREQS,
     OPT_ROPE_BASE,
     OPT_ROUTES_BY_TOKEN,
+    OPT_LAYER_CHANGE,
     OPT_ROUTER_SKEW,
     OPT_ENDLESS,
     OPT_DRAFT_BLOCK,
@@ -96,6 +98,7 @@ static const struct option others[] = {
     {"rope-freqs", no_argument, NULL, OPT_ROPE_FREQS},
     {"rope-base", required_argument, NULL, OPT_ROPE_BASE},
     {"routes-by-token", no_argument, NULL, OPT_ROUTES_BY_TOKEN},
+    {"layer-change", required_argument, NULL, OPT_LAYER_CHANGE},
     {"router-skew", required_argument, NULL, OPT_ROUTER_SKEW},
     {"endless", no_argument, NULL, OPT_ENDLESS},
     {"draft-block", no_argument, NULL, OPT_DRAFT_BLOCK},
@@ -134,6 +137,10 @@ static int apply(options *o, int opt, char *arg, kin_err *err) {
         o->spec.draft_right = strtof(arg, &end);
         return *end || end == arg ? kin_err_set(err, "--draft-right: '%s' is not a number", arg) : 0;
     case OPT_ROUTES_BY_TOKEN: o->spec.routes_by_token = true; return 0;
+    case OPT_LAYER_CHANGE:
+        o->spec.routes_by_token = true;
+        o->spec.layer_change = strtof(arg, &end);
+        return *end || end == arg ? kin_err_set(err, "--layer-change: '%s' is not a number", arg) : 0;
     case OPT_ROUTER_SKEW:
         o->spec.router_skew = strtof(arg, &end);
         return *end || end == arg ? kin_err_set(err, "--router-skew: '%s' is not a number", arg) : 0;

@@ -1,5 +1,6 @@
 #include "engine/experts.h"
 
+#include <errno.h>
 #include <pthread.h>
 #include <stdatomic.h>
 #include <stdlib.h>
@@ -8,6 +9,7 @@
 
 #include "base/clock.h"
 #include "pure/plan/expert_cache.h"
+#include "pure/plan/expert_guess.h"
 #include "sys/pages.h"
 #include "sys/team/system.h"
 
@@ -16,7 +18,7 @@ enum { NO_SLOT = -1 };
 enum { FILL_AT_ONCE = 4 }; // experts in flight while the cache is filled: a miss waits for as many reads at most
 
 // What a slot's read is for.
-enum { FOR_NOBODY, FOR_STEP, AHEAD };
+enum { FOR_NOBODY, FOR_STEP, AHEAD, GUESSED };
 
 typedef struct layer {
     kin_expert_layer in_file;
@@ -29,12 +31,13 @@ typedef struct slot {
     atomic_int state;
     atomic_int purpose; // while it is being read
     uint64_t touched;   // its first bytes that take memory
+    bool is_guessed;    // since its layer's last step
 } slot;
 
 struct kin_experts {
     kin_stream *stream;
     kin_expert_source source;
-    int n_layer, n_expert;
+    int n_layer, n_expert, n_used;
     layer *layers;
     uint8_t *memory; // [n_slots][slot_bytes]
     uint64_t slot_bytes;
@@ -43,17 +46,19 @@ struct kin_experts {
 
     pthread_mutex_t mutex; // guards the following
     kin_expert_cache *cache;
+    kin_expert_guess *guess;
     slot *slots;    // [n_slots]
     int32_t *free_; // [n_slots] stack of free slots
     size_t n_free;
-    int32_t *uses;               // [n_expert] scratch of choose
-    kin_stream_ticket **tickets; // [n_expert] scratch of choose
-    uint64_t budget, n_hits, n_misses, n_filled, read_bytes;
+    int32_t *uses;               // [n_expert] scratch of choose and expect
+    kin_stream_ticket **tickets; // [n_expert] likewise
+    uint64_t budget, n_hits, n_misses, n_filled, n_guessed, n_foreseen, n_late, read_bytes;
 
     pthread_t filler;
     bool is_filling; // the thread was started
     atomic_bool ends_filling;
 
+    atomic_int il_due;    // the layer that is to be guessed now; -1: none
     atomic_int n_reading; // slots of the last step that are still being read; one more while choose counts them
     atomic_int failed;    // errno of a read whose expert was used; 0: none
     atomic_ullong wait_begin, wait_ns;
@@ -121,7 +126,8 @@ static const uint8_t *find(void *user, int il, int expert, int matrix, bool wait
     if (i_slot == NO_SLOT) return e->memory;
     if (waits) wait_here(e, &e->slots[i_slot]);
     const int state = atomic_load(&e->slots[i_slot].state);
-    if (waits && state > 0) atomic_store(&e->failed, state); // others may fail: those that a step which ended early has chosen
+    // Others may fail: those that a step which ended early has chosen. A late thread may have found a guess that was dropped.
+    if (waits && state > 0 && state != ECANCELED) atomic_store(&e->failed, state);
     const int k = l->in_file.matrices[matrix].i_part;
     return slot_memory(e, i_slot) + l->part_at[k] + offset_of(&l->in_file.parts[k], expert) % KIN_STREAM_ALIGN +
            l->in_file.matrices[matrix].at;
@@ -143,13 +149,19 @@ static void end_read(kin_stream_ticket *t) {
     kin_futex_wake(&s->state);
 }
 
+// A free slot may still be being read into: for a step that ended early, or ahead.
+static void end_old_read(kin_experts *e, slot *s) {
+    if (atomic_load(&s->state) == READING) kin_stream_hurry(e->stream, &s->ticket);
+    await_read(s);
+}
+
 // Prepares the read of an expert into its slot. Call this and the following functions with the mutex held.
 static kin_stream_ticket *begin_read(kin_experts *e, int32_t number, int32_t i_slot, int purpose) {
     const int il = number / e->n_expert, expert = number % e->n_expert;
     const layer *l = &e->layers[il];
     slot *s = &e->slots[i_slot];
     uint8_t *to = slot_memory(e, i_slot);
-    await_read(s); // of a step that ended early, or ahead
+    end_old_read(e, s);
     if (s->touched > l->bytes) kin_pages_drop(to + l->bytes, s->touched - l->bytes);
     s->touched = l->bytes;
     s->ticket = (kin_stream_ticket){.n_ranges = l->in_file.n_parts, .done = end_read, .user = e};
@@ -158,6 +170,7 @@ static kin_stream_ticket *begin_read(kin_experts *e, int32_t number, int32_t i_s
         s->ticket.ranges[k] = (kin_stream_range){p->i_file, offset_of(p, expert), p->bytes, to + l->part_at[k]};
         e->read_bytes += p->bytes;
     }
+    s->is_guessed = purpose == GUESSED;
     if (purpose == FOR_STEP) atomic_fetch_add(&e->n_reading, 1);
     atomic_store(&s->purpose, purpose);
     atomic_store(&s->state, READING);
@@ -174,7 +187,7 @@ static void free_slots(kin_experts *e, const kin_expert_changes *changes) {
 static void drop_slots(kin_experts *e, size_t n) {
     for (size_t i = e->n_free - n; i < e->n_free; i++) {
         slot *s = &e->slots[e->free_[i]];
-        await_read(s); // it would take the memory again
+        end_old_read(e, s); // it would take the memory again
         kin_pages_drop(slot_memory(e, e->free_[i]), s->touched);
         s->touched = 0;
     }
@@ -196,10 +209,14 @@ static size_t read_again(kin_experts *e, int il, const int32_t *order, int n, si
 static void adopt_reads(kin_experts *e, int il, const int32_t *order, int n) {
     for (int i = 0; i < n; i++) {
         const int i_slot = atomic_load(&e->places[il * e->n_expert + order[i]]);
-        int ahead = AHEAD;
         if (i_slot == NO_SLOT) continue;
+        int purpose = atomic_load(&e->slots[i_slot].purpose);
         atomic_fetch_add(&e->n_reading, 1);
-        if (!atomic_compare_exchange_strong(&e->slots[i_slot].purpose, &ahead, FOR_STEP)) atomic_fetch_sub(&e->n_reading, 1);
+        if ((purpose != AHEAD && purpose != GUESSED) ||
+            !atomic_compare_exchange_strong(&e->slots[i_slot].purpose, &purpose, FOR_STEP))
+            atomic_fetch_sub(&e->n_reading, 1);
+        else
+            kin_stream_hurry(e->stream, &e->slots[i_slot].ticket);
     }
 }
 
@@ -218,8 +235,38 @@ static int put_last(const kin_experts *e, int il, int32_t *order, int n) {
     return n_reading;
 }
 
+// A guess that was wrong is not read unless that has begun.
+static void drop_guess(kin_experts *e, int32_t number, int32_t i_slot) {
+    if (atomic_load(&e->slots[i_slot].purpose) != GUESSED || !kin_stream_cancel(e->stream, &e->slots[i_slot].ticket)) return;
+    const layer *l = &e->layers[number / e->n_expert];
+    for (int k = 0; k < l->in_file.n_parts; k++) e->read_bytes -= l->in_file.parts[k].bytes;
+    e->n_guessed--;
+    kin_expert_cache_remove(e->cache, number);
+    atomic_store(&e->places[number], NO_SLOT);
+    atomic_store(&e->slots[i_slot].purpose, FOR_NOBODY);
+    atomic_store(&e->slots[i_slot].state, ECANCELED); // for threads that are late
+    kin_futex_wake(&e->slots[i_slot].state);
+    e->free_[e->n_free++] = i_slot;
+}
+
+// The layer's step has come: its guesses were right or wrong.
+static void settle_guesses(kin_experts *e, int il) {
+    kin_expert_guess_settle(e->guess, il, e->uses);
+    for (int i = 0; i < e->n_expert; i++) {
+        const int32_t number = il * e->n_expert + i, i_slot = atomic_load(&e->places[number]);
+        if (i_slot == NO_SLOT || !e->slots[i_slot].is_guessed) continue;
+        const bool is_late = atomic_load(&e->slots[i_slot].state) == READING;
+        e->slots[i_slot].is_guessed = false;
+        if (e->uses[i] == 0)
+            drop_guess(e, number, i_slot);
+        else
+            e->n_foreseen++, e->n_late += is_late;
+    }
+}
+
 static size_t choose_slots(kin_experts *e, int il, int n_tokens, const int32_t *begin, int32_t *order, int n) {
     for (int i = 0; i < e->n_expert; i++) e->uses[i] = begin[i + 1] - begin[i];
+    settle_guesses(e, il);
     const kin_expert_changes *changes = kin_expert_cache_use(e->cache, il, e->uses, n_tokens);
     adopt_reads(e, il, order, n);
     size_t n_tickets = read_again(e, il, order, n, 0);
@@ -243,6 +290,49 @@ static void choose(void *user, int il, int n_tokens, const int32_t *begin, int32
     const size_t n_tickets = choose_slots(e, il, n_tokens, begin, order, n);
     if (n_tickets > 0) kin_stream_read(e->stream, e->tickets, n_tickets);
     count_down(e);
+    const int next = il + 1;
+    const bool can_guess = n_tokens <= KIN_GUESS_TOKENS && next < e->n_layer && e->layers[next].in_file.n_parts > 0;
+    atomic_store(&e->il_due, can_guess && kin_expert_guess_is_due(e->guess, next) ? next : -1);
+    pthread_mutex_unlock(&e->mutex);
+}
+
+// ---- look-ahead
+
+// implements kin_expert_source.is_due
+static bool is_due(void *user, int il) {
+    return atomic_load(&((kin_experts *)user)->il_due) == il;
+}
+
+// Collects the guessed experts without repetition, by rank, and notes those that are not in memory. Returns how many of them are
+// worth a read; they come first, in e->uses.
+static int collect_guesses(kin_experts *e, int il, const int32_t *likely, int n_tokens, int stride) {
+    const int n_worthy = kin_expert_guess_n_worthy(e->guess, il), n_used = e->n_used;
+    int n = 0, n_noted = 0;
+    for (int rank = 0; rank < n_used; rank++) {
+        for (int i = 0; i < n_tokens; i++) {
+            const int32_t expert = likely[i * stride + rank];
+            bool is_new = true;
+            for (int k = 0; k < n_noted; k++) is_new = is_new && e->uses[k] != expert;
+            if (!is_new || n_noted == e->n_expert) continue;
+            e->uses[n_noted++] = expert;
+            if (rank < n_worthy) n = n_noted;
+            if (!kin_expert_cache_has(e->cache, il * e->n_expert + expert)) kin_expert_guess_note(e->guess, il, expert, rank);
+        }
+    }
+    return n;
+}
+
+// implements kin_expert_source.expect
+static void expect(void *user, int il, const int32_t *likely, int n_tokens, int stride) {
+    kin_experts *e = user;
+    pthread_mutex_lock(&e->mutex);
+    const int n = collect_guesses(e, il, likely, n_tokens, stride);
+    const kin_expert_changes *changes = kin_expert_cache_expect(e->cache, il, e->uses, n);
+    free_slots(e, changes);
+    for (size_t i = 0; i < changes->n_missing; i++)
+        e->tickets[i] = begin_read(e, changes->missing[i], e->free_[--e->n_free], GUESSED);
+    e->n_guessed += changes->n_missing;
+    if (changes->n_missing > 0) kin_stream_read_idly(e->stream, e->tickets, changes->n_missing);
     pthread_mutex_unlock(&e->mutex);
 }
 
@@ -259,7 +349,7 @@ static size_t fill_slots(kin_experts *e, int32_t slots[FILL_AT_ONCE]) {
         slots[i] = e->free_[--e->n_free];
         tickets[i] = begin_read(e, changes->missing[i], slots[i], AHEAD);
     }
-    if (n > 0) kin_stream_read_behind(e->stream, tickets, n);
+    if (n > 0) kin_stream_read_idly(e->stream, tickets, n);
     e->n_filled += n;
     pthread_mutex_unlock(&e->mutex);
     return n;
@@ -333,20 +423,23 @@ static void describe_layers(kin_experts *e, const kin_expert_layer *layers) {
     e->slot_bytes = kin_experts_largest(layers, e->n_layer);
 }
 
-int kin_experts_open(kin_experts **out, kin_stream *stream, const kin_expert_layer *layers, int n_layer, int n_expert,
+int kin_experts_open(kin_experts **out, kin_stream *stream, const kin_expert_layer *layers, int n_layer, int n_expert, int n_used,
                      uint64_t budget, kin_err *err) {
     kin_experts *e = *out = calloc(1, sizeof *e);
     if (!e) return kin_err_set(err, "out of memory");
     pthread_mutex_init(&e->mutex, NULL);
     e->stream = stream;
-    e->source = (kin_expert_source){.choose = choose, .find = find, .user = e};
+    e->source = (kin_expert_source){.choose = choose, .find = find, .is_due = is_due, .expect = expect, .user = e};
+    atomic_init(&e->il_due, -1);
     e->n_layer = n_layer;
     e->n_expert = n_expert;
+    e->n_used = n_used;
     e->budget = budget;
     e->layers = calloc((size_t)n_layer, sizeof *e->layers);
     int rc = e->layers ? 0 : kin_err_set(err, "out of memory");
     if (rc == 0) describe_layers(e, layers);
     if (rc == 0 && (open_cache(e, budget, err) != 0 || alloc_slots(e, err) != 0)) rc = KIN_FAIL;
+    if (rc == 0) rc = kin_expert_guess_open(&e->guess, n_layer, n_used, err);
     if (rc == 0) return 0;
     kin_experts_close(e);
     *out = NULL;
@@ -357,6 +450,7 @@ void kin_experts_close(kin_experts *e) {
     if (!e) return;
     if (e->memory) munmap(e->memory, e->n_slots * e->slot_bytes);
     kin_expert_cache_close(e->cache);
+    kin_expert_guess_close(e->guess);
     pthread_mutex_destroy(&e->mutex);
     free(e->layers);
     free(e->places);
@@ -423,6 +517,9 @@ kin_experts_stats kin_experts_get_stats(kin_experts *e) {
                                .n_hits = e->n_hits,
                                .n_misses = e->n_misses,
                                .n_filled = e->n_filled,
+                               .n_guessed = e->n_guessed,
+                               .n_foreseen = e->n_foreseen,
+                               .n_late = e->n_late,
                                .read_bytes = e->read_bytes,
                                .wait_ns = atomic_load(&e->wait_ns)};
     pthread_mutex_unlock(&e->mutex);

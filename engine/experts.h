@@ -5,6 +5,9 @@
 //
 //   choose  after the router: all missing experts are read at once, into free slots or those of experts that leave
 //   find    before a product: waits until that expert is there. Those that are there already are computed first
+//   expect  after choose: the next layer will likely need these experts (pure/plan/expert_guess.h), so they are read too, after
+//   all
+//           that are missing, while this layer and the next attention are computed
 //
 // With counts of an earlier run a thread reads the most used experts until the budget is full, while the disk has nothing else to
 // read (kin_experts_start_filling).
@@ -37,7 +40,8 @@ typedef struct kin_expert_layer {
 } kin_expert_layer;
 
 // layers // [n_layer], copied. The stream is borrowed; close it first, so that no reads are in flight.
-int kin_experts_open(kin_experts **out, kin_stream *stream, const kin_expert_layer *layers, int n_layer, int n_expert,
+// n_used: experts of a token.
+int kin_experts_open(kin_experts **out, kin_stream *stream, const kin_expert_layer *layers, int n_layer, int n_expert, int n_used,
                      uint64_t budget, kin_err *err);
 void kin_experts_close(kin_experts *experts);
 
@@ -69,6 +73,9 @@ typedef struct kin_experts_stats {
     uint64_t budget, held_bytes;
     uint64_t n_hits, n_misses; // experts that a layer's step needed, and that were in memory or not
     uint64_t n_filled;         // experts that were read before they were needed
+    uint64_t n_guessed;        // experts that were read because their layer would likely need them
+    uint64_t n_foreseen;       // those of them that it did need
+    uint64_t n_late;           // those of these that had not been read completely by then, so that they are misses, too
     uint64_t read_bytes;
     uint64_t wait_ns; // from when a thread began to wait for an expert until all of its layer were there
 } kin_experts_stats;

@@ -49,10 +49,12 @@ int kin_variant_of_layers(const kin_windows *windows, int i_window, kin_layer_ra
 struct ggml_tensor *kin_build_layers(const void *user, kin_graph *g, struct ggml_tensor *x, int variant) {
     const kin_layers_graphs *graphs = user;
     bool is_some = variant >= LAYERS;
+    g->layers_end = 0;
     if (variant >= BLOCK && !is_some) return build_block(g, x, (variant - BLOCK) / BLOCKS_STEP, (variant - BLOCK) % BLOCKS_STEP);
     kin_layer_range of = {(variant - LAYERS) / LAYERS_STEP, (variant - LAYERS) % LAYERS_STEP};
     const kin_window *window = is_some ? window_with(graphs->windows, of.begin) : &graphs->windows->at[variant];
     of = kin_layers_on(window, is_some ? of : kin_layers_of_window(window), graphs->on_gpu);
+    g->layers_end = of.end;
     for (int il = of.begin; il < of.end; il++) x = kin_block_layer(g, il, x);
     return x;
 }

@@ -9,6 +9,7 @@
 #include <unistd.h>
 
 #include "base/clock.h"
+#include "engine/stream_queue.h"
 #include "pure/plan/residency.h"
 #include "sys/direct.h"
 #include "sys/io.h"
@@ -21,7 +22,7 @@ enum {
     CHUNK_BYTES = 2 << 20, // measured: 1 to 4 MB with 4 in flight reach the disk's limit, smaller ones do not
     LEAST_READ_BYTES = 512 << 10,
     MOST_READ_BYTES = 4 << 20,
-    MAX_CHUNKS = 4096,
+    IDLE_IN_FLIGHT = 4,          // a read that a thread waits for waits for these
     MAX_CHUNKS_PER_EXTENT = 256, // so that there is room for the chunks of any block
     RING_SLACK_PERCENT = 25,     // beyond the largest group: room to read ahead while it is computed
     FAULTS_WORTH_A_CHECK = 4,    // per pass; fewer come from rows of the embedding
@@ -45,18 +46,7 @@ typedef struct step {
     kin_stream_ticket ticket;
 } step;
 
-// A request for an I/O thread.
-typedef struct chunk {
-    kin_stream_ticket *ticket;
-    int i_file;
-    uint64_t offset, bytes;
-    uint64_t n_needed; // the part of `bytes` that belongs to the block: the file may end inside the last page
-    uint8_t *to;       // NULL: fetch the pages of the mapping at `map`
-    const uint8_t *map;
-    const block *block; // the block whose pages are fetched; NULL: none
-    bool maybe_evicted; // check first whether the pages are in memory
-    bool skip;
-} chunk;
+typedef kin_stream_chunk chunk;
 
 struct kin_stream {
     block *blocks;
@@ -90,8 +80,9 @@ struct kin_stream {
     bool pass_known;   // it belongs to the pass that has begun
     bool with_output;  // of the pass that has begun
 
-    chunk chunks[MAX_CHUNKS];       // cyclic
-    size_t chunk_first, chunk_next; // start in the middle of the number range, because chunk_first can decrease
+    kin_stream_queue reads;        // what a thread waits for, and what is read ahead of computing
+    kin_stream_queue idle;         // what is read when next to nothing of that is left
+    int n_reading, n_idle_reading; // chunks of each that are being read
     kin_busy reading, stalling;
     kin_stream_stats stats;
 };
@@ -188,18 +179,18 @@ static step *step_at(kin_stream *s, size_t number) {
 }
 
 static size_t n_chunks_free(const kin_stream *s) {
-    return MAX_CHUNKS - (s->chunk_next - s->chunk_first);
+    return kin_stream_queue_n_free(&s->reads);
 }
 
 static void push_chunk(kin_stream *s, chunk c) {
-    s->chunks[s->chunk_next++ % MAX_CHUNKS] = c;
+    kin_stream_queue_push_last(&s->reads, &c);
     c.ticket->n_open++;
     pthread_cond_signal(&s->work);
 }
 
 // Inserts a chunk before everything that is read ahead, because a thread waits for it.
 static void push_urgent(kin_stream *s, chunk c) {
-    s->chunks[--s->chunk_first % MAX_CHUNKS] = c;
+    kin_stream_queue_push_first(&s->reads, &c);
     c.ticket->n_open++;
     pthread_cond_signal(&s->work);
 }
@@ -366,19 +357,32 @@ static void count_end(kin_stream *s, const chunk *c) {
         s->stats.fetch_bytes += c->bytes;
 }
 
+// Returns the queue whose next chunk is to be read now; NULL: none.
+static kin_stream_queue *next_queue(kin_stream *s) {
+    if (kin_stream_queue_n(&s->reads) > 0) return &s->reads;
+    const bool is_idle = s->n_reading <= 1 && s->n_idle_reading < IDLE_IN_FLIGHT;
+    return is_idle && kin_stream_queue_n(&s->idle) > 0 ? &s->idle : NULL;
+}
+
 static void *io_thread(void *arg) {
     kin_stream *s = arg;
     pthread_mutex_lock(&s->mutex);
     for (;;) {
-        while (s->chunk_first == s->chunk_next && !s->closing) pthread_cond_wait(&s->work, &s->mutex);
+        while (!next_queue(s) && !s->closing) pthread_cond_wait(&s->work, &s->mutex);
         if (s->closing) break;
-        chunk c = s->chunks[s->chunk_first++ % MAX_CHUNKS];
-        if (c.block && !c.block->resident) c.skip = true; // it is no longer resident
+        kin_stream_queue *of = next_queue(s);
+        int *n_reading = of == &s->idle ? &s->n_idle_reading : &s->n_reading;
+        chunk c = kin_stream_queue_pop(of);
+        ++*n_reading;
+        c.ticket->n_begun++;
+        if (c.block && !((const block *)c.block)->resident) c.skip = true; // it is no longer resident
         kin_busy_begin(&s->reading, kin_clock_now());
         pthread_mutex_unlock(&s->mutex);
         int failed = run_chunk(s, &c);
         pthread_mutex_lock(&s->mutex);
         count_end(s, &c);
+        --*n_reading;
+        if (kin_stream_queue_n(&s->idle) > 0) pthread_cond_signal(&s->work);
         if (failed) c.ticket->failed = failed;
         if (--c.ticket->n_open > 0) continue;
         if (c.ticket->done) c.ticket->done(c.ticket);
@@ -537,7 +541,8 @@ int kin_stream_open(kin_stream **out, const kin_stream_options *o, kin_err *err)
     pthread_cond_init(&s->work, NULL);
     pthread_cond_init(&s->done, NULL);
     s->n_blocks = o->n_blocks;
-    s->chunk_first = s->chunk_next = SIZE_MAX / 2 / MAX_CHUNKS * MAX_CHUNKS;
+    kin_stream_queue_init(&s->reads);
+    kin_stream_queue_init(&s->idle);
     s->n_layer_blocks = o->n_layer_blocks;
     s->mode = o->mode;
     s->has_window = o->window > 0;
@@ -604,8 +609,8 @@ static void release_oldest(kin_stream *s) {
 
 // Cancels the reads of this step that have not begun. Call with the mutex held.
 static void cancel(kin_stream *s, const step *st) {
-    for (size_t i = s->chunk_first; i < s->chunk_next; i++) {
-        chunk *c = &s->chunks[i % MAX_CHUNKS];
+    for (size_t i = 0; i < kin_stream_queue_n(&s->reads); i++) {
+        chunk *c = kin_stream_queue_at(&s->reads, i);
         if (c->ticket == &st->ticket) c->skip = true;
     }
     if (!st->streamed && st->ticket.n_open > 0) s->blocks[st->block].present = false;
@@ -772,31 +777,30 @@ void kin_stream_fetch(kin_stream *s, const kin_extent *extents, size_t n) {
     pthread_mutex_unlock(&s->mutex);
 }
 
-// Pushes a range's reads; urgent ones so that the first is done first. Call with the mutex held.
-static void push_range(kin_stream *s, kin_stream_ticket *t, const kin_stream_range *r, uint64_t piece, bool urgent) {
+// Pushes a range's reads before all that are queued, so that the first is done first. Call with the mutex held.
+static void push_range(kin_stream *s, kin_stream_ticket *t, const kin_stream_range *r, uint64_t piece, kin_stream_queue *to) {
     const uint64_t begin = align_down(r->offset), bytes = align_up(r->offset + r->bytes) - begin;
     for (uint64_t end = bytes; end > 0;) {
         const uint64_t at = (end - 1) / piece * piece, left = r->offset + r->bytes - begin - at;
-        while (n_chunks_free(s) == 0) pthread_cond_wait(&s->done, &s->mutex);
+        while (kin_stream_queue_n_free(to) == 0) pthread_cond_wait(&s->done, &s->mutex);
         const chunk c = {.ticket = t,
                          .i_file = r->i_file,
                          .offset = begin + at,
                          .bytes = end - at,
                          .n_needed = left < end - at ? left : end - at,
                          .to = r->to + at};
-        if (urgent)
-            push_urgent(s, c);
-        else
-            push_chunk(s, c);
+        kin_stream_queue_push_first(to, &c);
+        t->n_open++;
+        pthread_cond_signal(&s->work);
         end = at;
     }
 }
 
 // Call with the mutex held.
-static void push_ticket(kin_stream *s, kin_stream_ticket *t, uint64_t piece, bool urgent) {
+static void push_ticket(kin_stream *s, kin_stream_ticket *t, uint64_t piece, kin_stream_queue *to) {
     t->n_open = 1; // until all of its reads are there
-    t->failed = 0;
-    for (int k = t->n_ranges; k-- > 0;) push_range(s, t, &t->ranges[k], piece, urgent);
+    t->n_begun = t->failed = 0;
+    for (int k = t->n_ranges; k-- > 0;) push_range(s, t, &t->ranges[k], piece, to);
     if (--t->n_open == 0 && t->done) t->done(t); // they were done while this thread waited for room
 }
 
@@ -811,14 +815,28 @@ static uint64_t piece_of(kin_stream_ticket *const *tickets, size_t n) {
 void kin_stream_read(kin_stream *s, kin_stream_ticket *const *tickets, size_t n) {
     const uint64_t piece = piece_of(tickets, n);
     pthread_mutex_lock(&s->mutex);
-    for (size_t i = n; i-- > 0;) push_ticket(s, tickets[i], piece, true);
+    for (size_t i = n; i-- > 0;) push_ticket(s, tickets[i], piece, &s->reads);
     pthread_mutex_unlock(&s->mutex);
 }
 
-void kin_stream_read_behind(kin_stream *s, kin_stream_ticket *const *tickets, size_t n) {
+void kin_stream_read_idly(kin_stream *s, kin_stream_ticket *const *tickets, size_t n) {
     const uint64_t piece = piece_of(tickets, n);
     pthread_mutex_lock(&s->mutex);
-    for (size_t i = 0; i < n; i++) push_ticket(s, tickets[i], piece, false);
+    for (size_t i = n; i-- > 0;) push_ticket(s, tickets[i], piece, &s->idle);
+    pthread_mutex_unlock(&s->mutex);
+}
+
+bool kin_stream_cancel(kin_stream *s, kin_stream_ticket *t) {
+    pthread_mutex_lock(&s->mutex);
+    const bool has_begun = t->n_begun > 0;
+    if (!has_begun) t->n_open -= kin_stream_queue_remove(&s->idle, t, NULL);
+    pthread_mutex_unlock(&s->mutex);
+    return !has_begun;
+}
+
+void kin_stream_hurry(kin_stream *s, const kin_stream_ticket *t) {
+    pthread_mutex_lock(&s->mutex);
+    if (kin_stream_queue_remove(&s->idle, t, &s->reads) > 0) pthread_cond_broadcast(&s->work);
     pthread_mutex_unlock(&s->mutex);
 }
 

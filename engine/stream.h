@@ -113,15 +113,21 @@ struct kin_stream_ticket {
     // NULL.
     void (*done)(kin_stream_ticket *ticket);
     void *user;
-    int n_open; // unfinished reads; the streamer's
-    int failed; // errno of a read, or 0
+    int n_open, n_begun; // reads that are not finished, and that have begun; the streamer's
+    int failed;          // errno of a read, or 0
 };
 
 // Reads all tickets' ranges, the first ticket first and before everything that is read ahead, and does not wait.
 void kin_stream_read(kin_stream *stream, kin_stream_ticket *const *tickets, size_t n);
 
-// Does the same behind everything that is to be read already.
-void kin_stream_read_behind(kin_stream *stream, kin_stream_ticket *const *tickets, size_t n);
+// Does the same while next to nothing else is read, the first ticket before those of earlier calls.
+void kin_stream_read_idly(kin_stream *stream, kin_stream_ticket *const *tickets, size_t n);
+
+// Drops a ticket of kin_stream_read_idly, without a call of `done`. Returns false, and does nothing, if some of it has been read.
+bool kin_stream_cancel(kin_stream *stream, kin_stream_ticket *ticket);
+
+// Reads a ticket of kin_stream_read_idly as kin_stream_read does.
+void kin_stream_hurry(kin_stream *stream, const kin_stream_ticket *ticket);
 
 typedef struct kin_stream_stats {
     uint64_t resident_bytes; // selected as resident

@@ -97,7 +97,8 @@ static int open_experts(kin_weights *w, uint64_t budget, kin_err *err) {
     const int n_layer = w->model->hp.n_layer;
     int rc = 0;
     if (kin_experts_largest(layers, n_layer) > 0)
-        rc = kin_experts_open(&w->experts, w->stream, layers, n_layer, w->model->hp.n_expert, budget, err);
+        rc = kin_experts_open(&w->experts, w->stream, layers, n_layer, w->model->hp.n_expert, w->model->hp.n_expert_used, budget,
+                              err);
     free(layers);
     return rc;
 }

@@ -3,6 +3,7 @@
 #include <math.h>
 
 #include "model/kernel_ops.h"
+#include "pure/plan/expert_guess.h"
 
 struct ggml_tensor *kin_block_output(kin_graph *g, struct ggml_tensor *matrix, struct ggml_tensor *x) {
     return g->kernels ? kin_op_linear(g, x, &matrix, NULL, 1, NULL) : ggml_mul_mat(g->ctx, matrix, x);
@@ -571,16 +572,28 @@ static struct ggml_tensor *add_dense(kin_graph *g, int il, struct ggml_tensor *e
     return g->kernels ? kin_op_add(g, experts, 1, dense) : ggml_add(g->ctx, experts, dense);
 }
 
+// Guesses the next layer's experts by its router from x, to which this layer's experts and the next attention have yet to add.
+static void expect_next(kin_graph *g, int il, struct ggml_tensor *x, struct ggml_tensor *slots) {
+    const int next = il + 1, first = g->n_ops;
+    if (!g->experts || next >= g->layers_end || x->ne[1] > KIN_GUESS_TOKENS || !kin_layer_of(g->hp, next).has_experts) return;
+    struct ggml_tensor *logits = route_logits(g, next, norm_moe(g, next, x).router); // [n_expert, n]
+    kin_op_expect(g, next, first, slots, kin_op_route(g, logits, choice_bias(g, next), NULL));
+}
+
+static struct ggml_tensor *experts_by_kernels(kin_graph *g, int il, struct ggml_tensor *sum, moe_input in,
+                                              struct ggml_tensor *x) {
+    const kin_layer how = kin_layer_of(g->hp, il);
+    struct ggml_tensor *routed = route_by_kernels(g, il, in.router), *slots = kin_op_slots(g, il, routed);
+    expect_next(g, il, x, slots);
+    return kin_op_experts(g, il, &how, sum, in.experts, routed, slots);
+}
+
 static struct ggml_tensor *ffn_experts(kin_graph *g, int il, struct ggml_tensor *x) {
     struct ggml_tensor *const *w = g->layers[il].w;
     const moe_input in = norm_moe(g, il, x);
     const bool as_is = adds_as_is(g, w[KIN_W_FFN_OUT_NORM]);
-    const kin_layer how = kin_layer_of(g->hp, il);
     struct ggml_tensor *sum = as_is && !g->sums ? x : NULL;
-    if (g->kernels)
-        sum = kin_op_experts(g, il, &how, sum, in.experts, route_by_kernels(g, il, in.router));
-    else
-        sum = experts_by_ggml(g, il, sum, in);
+    sum = g->kernels ? experts_by_kernels(g, il, sum, in, x) : experts_by_ggml(g, il, sum, in);
     if (w[KIN_W_FFN_SHARED_DOWN]) sum = add_shared(g, il, sum, in.experts);
     if (g->sums) return kin_op_sum(g, sum, x);
     if (w[KIN_W_FFN_DENSE_OUT_NORM]) sum = add_dense(g, il, sum, x);

@@ -133,6 +133,10 @@ typedef struct kin_expert_source {
     // Returns a matrix of an expert; NULL: it is in the weight's tensor. waits: only when it is in memory. Holds nothing, so that
     // its thread may be interrupted.
     const uint8_t *(*find)(void *user, int il, int expert, int matrix, bool waits);
+    // Look-ahead; NULL: none. is_due: after `choose` of the layer before, whether this layer's experts are guessed in this step.
+    // expect: these experts are likely, each token's most likely one first: likely // [n_tokens, stride], of which n_expert_used
+    bool (*is_due)(void *user, int il);
+    void (*expect)(void *user, int il, const int32_t *likely, int n_tokens, int stride);
     void *user;
 } kin_expert_source;
 
@@ -161,6 +165,7 @@ typedef struct kin_graph {
     kin_graph_sums *sums;                        // for a group whose devices share each layer; NULL: the layers are whole
     const kin_expert_source *experts;            // with kin's kernels; NULL: all experts are in their tensors
 
+    int layers_end;               // the layers before this one are in the graph, so their weights are in memory; 0: only one is
     int n_kv;                     // cells that attention reads
     struct ggml_tensor *cells;    // i64 [all.n]: the cache cell that each token writes
     kin_graph_rows all;           // every token of the batch

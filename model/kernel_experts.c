@@ -98,6 +98,36 @@ static void count_slots(struct ggml_tensor *counted, const struct kin_op *op, in
 
 static const kin_op_run slot_counts = {.count = count_one, .compute = count_slots};
 
+struct ggml_tensor *kin_op_slots(kin_graph *g, int il, struct ggml_tensor *routed) {
+    struct kin_op *op = kin_op_new(g, KIN_OP_OTHER);
+    op->il = il;
+    const int64_t n_slots = routed->ne[1] * g->hp->n_expert_used;
+    struct ggml_tensor *counted = kin_op_node(g, GGML_TYPE_I32, slots_size(g->hp, n_slots), 1, &routed, 1, &slot_counts, op);
+    ggml_build_forward_expand(g->gf, counted); // before anything that can be computed while experts are read
+    return counted;
+}
+
+// ---- look-ahead
+
+// Sources: the slots of the layer before, the routing. Writes nothing.
+static void expect_experts(struct ggml_tensor *y, const struct kin_op *op, int n_threads, const kin_team_chunk *c) {
+    const struct ggml_tensor *routed = y->src[1];
+    const kin_expert_source *source = op->graph->experts;
+    (void)n_threads, (void)c;
+    source->expect(source->user, op->il, routed->data, (int)routed->ne[1], (int)routed->ne[0]);
+}
+
+static const kin_op_run expectation = {.count = count_one, .compute = expect_experts};
+
+void kin_op_expect(kin_graph *g, int il, int first, struct ggml_tensor *slots, struct ggml_tensor *routed) {
+    struct kin_op *op = kin_op_new(g, KIN_OP_OTHER);
+    struct ggml_tensor *y = kin_op_node(g, GGML_TYPE_I32, 1, 1, (struct ggml_tensor *[]){slots, routed}, 2, &expectation, op);
+    for (int i = first; i < g->n_ops; i++) g->ops[i].is_guess = true, g->ops[i].il = il;
+    ggml_build_forward_expand(g->gf, y);
+}
+
+// ---- rows
+
 // Finds row `row` of n rounded rows, in tiles: block b is at at[b * *step].
 static kin_act *find_row(kin_act *act, int64_t n_blocks, int64_t n, int64_t row, int64_t *step) {
     int64_t tile = row / KIN_OP_TILE * KIN_OP_TILE;
@@ -323,14 +353,12 @@ static struct ggml_tensor *gated_experts(kin_graph *g, int il, const kin_layer *
 }
 
 struct ggml_tensor *kin_op_experts(kin_graph *g, int il, const kin_layer *how, struct ggml_tensor *x, struct ggml_tensor *normed,
-                                   struct ggml_tensor *routed) {
+                                   struct ggml_tensor *routed, struct ggml_tensor *counted) {
     struct ggml_tensor *const *w = g->layers[il].w, *down = w[KIN_W_FFN_DOWN_EXPS], *down_bias = w[KIN_W_FFN_DOWN_EXPS_BIAS];
     const kin_act_kind kind = kin_kernel_act_kind((int)down->type);
     const int64_t n = normed->ne[1], n_embd = normed->ne[0], n_slots = n * g->hp->n_expert_used;
 
-    struct kin_op *op = kin_op_new(g, KIN_OP_OTHER);
-    op->il = il;
-    struct ggml_tensor *counted = kin_op_node(g, GGML_TYPE_I32, slots_size(g->hp, n_slots), 1, &routed, 1, &slot_counts, op);
+    struct kin_op *op;
     struct ggml_tensor *h = gated_experts(g, il, how, counted, routed, normed); // [n_ff_exp, n_slots]
     if (kind != KIN_ACT_F32) {
         op = kin_op_new(g, KIN_OP_OTHER);

@@ -66,6 +66,12 @@ static bool claim_chunk(struct kin_op *op, int n_threads, int n, int *i) {
     return false;
 }
 
+static int count_chunks(const struct ggml_tensor *y, const struct kin_op *op, int n_threads) {
+    const kin_expert_source *source = op->graph->experts;
+    if (op->is_guess && (!source->is_due || !source->is_due(source->user, op->il))) return 0;
+    return op->run->count(y, op, n_threads);
+}
+
 // Not instrumented, because `op` is read before the acquire.
 __attribute__((no_sanitize_thread)) static void run_node(struct ggml_tensor *y, int i_thread, int n_threads, void *user) {
     (void)i_thread;
@@ -73,7 +79,7 @@ __attribute__((no_sanitize_thread)) static void run_node(struct ggml_tensor *y, 
     _Alignas(16) char state[KIN_TEAM_STATE];
     kin_team_chunk c = {.next = -1, .state = state, .is_new = true};
     acquire(op->graph);
-    const int n = op->run->count(y, op, n_threads);
+    const int n = count_chunks(y, op, n_threads);
     for (; claim_chunk(op, n_threads, n, &c.i); c.is_new = false) op->run->compute(y, op, n_threads, &c);
     release(op->graph);
 }
@@ -113,7 +119,7 @@ static kin_team_step plan_node(void *user, int i) {
     const struct kin_op *op = op_of(y);
     if (!op) return (kin_team_step){0};
     return (kin_team_step){
-        .n_chunks = op->run->count(y, op, j->n_threads),
+        .n_chunks = count_chunks(y, op, j->n_threads),
         .claims_ahead = op->run->claims_ahead,
         .result_bytes = j->graph->keeps_all && op->run->result_bytes ? op->run->result_bytes(y, op, j->n_threads) : 0,
     };

@@ -128,7 +128,15 @@ struct ggml_tensor *kin_op_sum(kin_graph *g, struct ggml_tensor *y, struct ggml_
 struct ggml_tensor *kin_op_route(kin_graph *g, struct ggml_tensor *logits, struct ggml_tensor *choice_bias,
                                  struct ggml_tensor *scale);
 
+// Sorts the rows of a routing by expert, for layer il: i32. If experts are not all in memory, this begins to read the missing
+// ones.
+struct ggml_tensor *kin_op_slots(kin_graph *g, int il, struct ggml_tensor *routed);
+
+// Names the experts that layer il will likely choose, after `slots` of the layer before: routed, as a router's state of now says.
+// The nodes since op number `first` are computed for this alone, and only if is_due says so. Adds them to the graph.
+void kin_op_expect(kin_graph *g, int il, int first, struct ggml_tensor *slots, struct ggml_tensor *routed);
+
 // x + the sum over a token's experts of share * down(activation(gate x') * (up x')), where x' is the normed x // [n_embd, n]. x
 // NULL: the sum alone. Of the layer's weights those of experts and their biases are used.
 struct ggml_tensor *kin_op_experts(kin_graph *g, int il, const kin_layer *how, struct ggml_tensor *x, struct ggml_tensor *normed,
-                                   struct ggml_tensor *routed);
+                                   struct ggml_tensor *routed, struct ggml_tensor *slots);

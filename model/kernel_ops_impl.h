@@ -77,8 +77,9 @@ struct kin_op {
     float *states; // of a recurrent layer
     int n_groups, n_fields;
     kin_op_field fields[KIN_OP_FIELDS];
-    bool gates; // a product of experts is gate and up; else down
-    int il;     // the layer that experts belong to
+    bool gates;    // a product of experts is gate and up; else down
+    int il;        // the layer that experts belong to
+    bool is_guess; // computed only if the experts of layer il are to be guessed
 
     char apart[64]; // padding: the counters below are written constantly, and must not share a cache line with the fields
                     // above, which are read

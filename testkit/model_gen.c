@@ -63,11 +63,13 @@ static float *add_norm(maker *g, const char *name, int64_t n) {
     return kin_gen_add_vector(g->tensors, name, 1, n);
 }
 
+static const float SMALL_CHANGE = 0.02f;
+
 // The norm before a sub-layer. Scaled down, what the sub-layer adds to its input is small, or next to nothing if the text is to
-// be known.
-static void add_block_norm(maker *g, const char *name) {
+// be known. change: with routes_by_token.
+static void add_block_norm(maker *g, const char *name, float change) {
     const int64_t n = g->spec->n_embd;
-    const float factor = g->spec->draft_right > 0 ? 1 / 1024.0f : g->spec->routes_by_token ? 0.02f : 1;
+    const float factor = g->spec->draft_right > 0 ? 1 / 1024.0f : g->spec->routes_by_token ? change : 1;
     float *at = add_norm(g, name, n);
     for (int64_t i = 0; i < n; i++) at[i] *= factor;
 }
@@ -114,7 +116,7 @@ static bool is_delta_net(const kin_model_spec *s, int il) {
 static void add_delta_net(maker *g, int il) {
     const kin_model_spec *s = g->spec;
     const int64_t n_values = (int64_t)DELTA_HEAD * s->n_head, n_channels = 2 * (int64_t)DELTA_HEAD * s->n_head_kv + n_values;
-    add_block_norm(g, in_layer(il, "attn_norm.weight").text);
+    add_block_norm(g, in_layer(il, "attn_norm.weight").text, SMALL_CHANGE);
     kin_gen_add_matrix(g->tensors, KIN_ROLE_OTHER, il, in_layer(il, "attn_qkv.weight").text, s->n_embd, n_channels, 0);
     kin_gen_add_matrix(g->tensors, KIN_ROLE_OTHER, il, in_layer(il, "attn_gate.weight").text, s->n_embd, n_values, 0);
     kin_gen_add_floats(g->tensors, in_layer(il, "ssm_conv1d.weight").text, DELTA_TAPS, n_channels, 0);
@@ -131,7 +133,7 @@ static void add_attention(maker *g, int il) {
     const kin_model_spec *s = g->spec;
     int64_t n_q = g->head_dim * s->n_head, n_kv = g->head_dim * s->n_head_kv;
     bool is_qwen2 = strcmp(s->arch, "qwen2") == 0, is_qwen3 = strncmp(s->arch, "qwen3", 5) == 0;
-    add_block_norm(g, in_layer(il, "attn_norm.weight").text);
+    add_block_norm(g, in_layer(il, "attn_norm.weight").text, SMALL_CHANGE);
     kin_gen_add_matrix(g->tensors, KIN_ROLE_OTHER, il, in_layer(il, "attn_q.weight").text, s->n_embd,
                        is_qwen35(s) ? 2 * n_q : n_q, 0);
     kin_gen_add_matrix(g->tensors, KIN_ROLE_ATTN_K, il, in_layer(il, "attn_k.weight").text, s->n_embd, n_kv, 0);
@@ -151,7 +153,9 @@ static void add_attention(maker *g, int il) {
 
 static void add_ffn(maker *g, int il) {
     const kin_model_spec *s = g->spec;
-    add_block_norm(g, in_layer(il, is_qwen35(s) ? "post_attention_norm.weight" : "ffn_norm.weight").text);
+    // Attention averages over the text; only what the feed-forward block adds differs from token to token.
+    const float change = s->layer_change > 0 ? s->layer_change : SMALL_CHANGE;
+    add_block_norm(g, in_layer(il, is_qwen35(s) ? "post_attention_norm.weight" : "ffn_norm.weight").text, change);
     if (s->n_expert == 0) {
         kin_gen_add_matrix(g->tensors, KIN_ROLE_OTHER, il, in_layer(il, "ffn_gate.weight").text, s->n_embd, s->n_ff, 0);
         kin_gen_add_matrix(g->tensors, KIN_ROLE_FFN_UP, il, in_layer(il, "ffn_up.weight").text, s->n_embd, s->n_ff, 0);

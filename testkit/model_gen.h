@@ -39,6 +39,8 @@ typedef struct kin_model_spec {
     float draft_right;           // with it: see above; 0: random weights
     float rope_freq_base;
     bool routes_by_token; // layers change their input little, so experts depend on each token alone; else on a text's average
+    float layer_change;   // with it: how much experts change their input; the more, the less the router of the next layer says
+                          // before they have. 0: 0.02
     float router_skew;    // 0: the router prefers no expert; else the spread of the logarithms of its rows' lengths
     int pooling_type;     // of embeddings, with the format's numbers; 0: not written
     uint64_t seed;

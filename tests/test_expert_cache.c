@@ -255,6 +255,38 @@ static void a_budget_goes_to_the_other_weights_first(void **state) {
     assert_int_equal(kin_expert_cache_divide(60, 300, 50, 100, 20), 20);   // a token's experts
 }
 
+static const kin_expert_changes *expect(kin_expert_cache *c, int il, int32_t a, int32_t b) {
+    const int32_t experts[] = {a, b};
+    return kin_expert_cache_expect(c, il, experts, 2);
+}
+
+static void expected_experts_stay_until_their_layer_is_used(void **state) {
+    (void)state;
+    kin_expert_cache *c = open_cache(4, KIN_EXPERTS_MIXED, NULL);
+    use(c, 0, "01");
+    const kin_expert_changes *changes = expect(c, 1, 6, 3);
+    assert_true(changes->n_missing == 2 && changes->n_evicted == 0);
+    assert_true(changes->missing[0] == N_EXPERT + 6 && changes->missing[1] == N_EXPERT + 3);
+    use(c, 2, "01"); // evicts layer 0's, which were used
+    assert_true(holds(c, 1, "36") && holds(c, 2, "01") && !kin_expert_cache_has(c, 0));
+    use(c, 1, "45");
+    use(c, 0, "23"); // those that were expected and not used leave first
+    assert_false(kin_expert_cache_has(c, N_EXPERT + 6) || kin_expert_cache_has(c, N_EXPERT + 3));
+    kin_expert_cache_close(c);
+}
+
+static void what_is_needed_never_leaves_for_what_is_expected(void **state) {
+    (void)state;
+    kin_expert_cache *c = open_cache(3, KIN_EXPERTS_MIXED, NULL);
+    use(c, 0, "01");
+    const kin_expert_changes *changes = expect(c, 1, 6, 3);
+    assert_true(changes->n_missing == 1 && changes->missing[0] == N_EXPERT + 6 && kin_expert_cache_held(c) == 3);
+    assert_true(holds(c, 0, "01") && !kin_expert_cache_has(c, N_EXPERT + 3));
+    kin_expert_cache_remove(c, N_EXPERT + 6);
+    assert_true(!kin_expert_cache_has(c, N_EXPERT + 6) && kin_expert_cache_held(c) == 2);
+    kin_expert_cache_close(c);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(what_was_missing_is_there_the_next_time),
@@ -273,6 +305,8 @@ int main(void) {
         cmocka_unit_test(the_mixed_cache_is_good_at_every_kind_of_routing),
         cmocka_unit_test(a_run_with_counts_of_an_earlier_one_begins_with_more_hits),
         cmocka_unit_test(a_budget_goes_to_the_other_weights_first),
+        cmocka_unit_test(expected_experts_stay_until_their_layer_is_used),
+        cmocka_unit_test(what_is_needed_never_leaves_for_what_is_expected),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -19,7 +19,7 @@
 #include "sys/pages.h"
 #include "tests/place.h"
 
-enum { N_LAYER = 3, N_EXPERT = 12, GATE_BYTES = 7000, DOWN_BYTES = 5000, STRIDE = 20480, FILE_BYTES = 1 << 20 };
+enum { N_LAYER = 3, N_EXPERT = 12, N_USED = 2, GATE_BYTES = 7000, DOWN_BYTES = 5000, STRIDE = 20480, FILE_BYTES = 1 << 20 };
 
 // Layer 0: matrices side by side, at multiples of 4096. Layer 1 has no experts. Layer 2: two parts at odd offsets, gate and up in
 // one.
@@ -62,7 +62,8 @@ static void open_context(context *w, uint64_t budget) {
     assert_int_equal(pwrite(w->fd, w->bytes, FILE_BYTES, 0), FILE_BYTES);
     describe(w->layers);
     open_stream(w);
-    if (kin_experts_open(&w->experts, w->stream, w->layers, N_LAYER, N_EXPERT, budget, &err) != 0) fail_msg("%s", err.text);
+    if (kin_experts_open(&w->experts, w->stream, w->layers, N_LAYER, N_EXPERT, N_USED, budget, &err) != 0)
+        fail_msg("%s", err.text);
 }
 #define open_context(...) FROM_TEST(open_context(__VA_ARGS__))
 
@@ -334,6 +335,92 @@ static void a_read_ahead_that_fails_is_tried_again_when_it_is_needed(void **stat
     close_context(&w);
 }
 
+// ---- look-ahead
+
+// Layer 1 has experts, too: those of layer 0, so that it can be guessed.
+static void open_guessing(context *w, uint64_t budget) {
+    kin_err err;
+    open_context(w, budget);
+    kin_experts_close(w->experts);
+    w->layers[1] = w->layers[0];
+    if (kin_experts_open(&w->experts, w->stream, w->layers, N_LAYER, N_EXPERT, N_USED, budget, &err) != 0)
+        fail_msg("%s", err.text);
+}
+#define open_guessing(...) FROM_TEST(open_guessing(__VA_ARGS__))
+
+// A token chooses two experts of a layer, which must have the bytes of the file.
+static void use_two(context *w, int il, int32_t a, int32_t b) {
+    const kin_expert_source *s = kin_experts_source(w->experts);
+    int32_t begin[N_EXPERT + 1] = {0}, order[N_USED] = {a < b ? a : b, a < b ? b : a};
+    for (int i = 0; i < N_EXPERT; i++) begin[i + 1] = begin[i] + (i == a || i == b);
+    s->choose(s->user, il, 1, begin, order, N_USED);
+    if (il == 1) expect_matrices(w, il, order[0]), expect_matrices(w, il, order[1]);
+}
+#define use_two(...) FROM_TEST(use_two(__VA_ARGS__))
+
+// A token in layers 0 and 1. right: whether layer 1's experts are those that were guessed. Returns whether they were guessed.
+static bool pass_token(context *w, bool right) {
+    const kin_expert_source *s = kin_experts_source(w->experts);
+    const int32_t a = (int32_t)(kin_rng_u64(&w->rng) % (N_EXPERT / 2)), b = a + N_EXPERT / 2, likely[N_USED] = {a, b};
+    use_two(w, 0, a, b);
+    const bool is_due = s->is_due(s->user, 1);
+    if (is_due) s->expect(s->user, 1, likely, 1, N_USED);
+    use_two(w, 1, right ? a : (a + 1) % (N_EXPERT / 2), right ? b : N_EXPERT / 2 + (b + 1) % (N_EXPERT / 2));
+    return is_due;
+}
+#define pass_token(...) FROM_TEST(pass_token(__VA_ARGS__))
+
+static void guesses_that_come_true_are_read_ahead(void **state) {
+    context w = {0};
+    (void)state;
+    open_guessing(&w, 8 * STRIDE);
+    for (int i = 0; i < 300; i++) pass_token(&w, true);
+    const kin_experts_stats stats = kin_experts_get_stats(w.experts);
+    assert_true(stats.n_foreseen > 100);
+    assert_int_equal(stats.n_guessed, stats.n_foreseen);
+    assert_true(stats.held_bytes <= stats.budget);
+    close_context(&w);
+}
+
+static void guesses_that_do_not_come_true_are_given_up(void **state) {
+    context w = {0};
+    int n_due = 0;
+    (void)state;
+    open_guessing(&w, 8 * STRIDE);
+    for (int i = 0; i < 320; i++) n_due += pass_token(&w, false);
+    assert_int_equal(kin_experts_get_stats(w.experts).n_guessed, 0);
+    assert_in_range(n_due, 320 / 16, 320 / 8);
+    close_context(&w);
+}
+
+static void experts_are_right_whatever_was_guessed_and_leaves(void **state) {
+    context w = {0};
+    (void)state;
+    open_guessing(&w, 8 * STRIDE);
+    for (int i = 0; i < 100; i++) pass_token(&w, true); // so that guesses are read
+    for (int i = 0; i < 2000; i++) {
+        pass_token(&w, i % 8 != 0);
+        if (i % 16 == 3) kin_experts_set_budget(w.experts, (uint64_t)(4 + i % 5) * STRIDE);
+        if (i % 64 == 5) kin_experts_forget(w.experts, 1);
+    }
+    const kin_experts_stats stats = kin_experts_get_stats(w.experts);
+    assert_true(stats.n_foreseen > 500 && stats.n_guessed >= stats.n_foreseen);
+    close_context(&w);
+}
+
+static void a_large_step_is_not_guessed(void **state) {
+    context w = {0};
+    int32_t order[N_EXPERT];
+    (void)state;
+    open_guessing(&w, FILE_BYTES);
+    const kin_expert_source *s = kin_experts_source(w.experts);
+    choose(&w, 0, 4, N_USED, order);
+    assert_true(s->is_due(s->user, 1) && !s->is_due(s->user, 2));
+    choose(&w, 0, 5, N_USED, order);
+    assert_false(s->is_due(s->user, 1));
+    close_context(&w);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(every_expert_has_the_bytes_of_the_file),
@@ -349,6 +436,10 @@ int main(void) {
         cmocka_unit_test(experts_of_earlier_runs_are_there_before_they_are_needed),
         cmocka_unit_test(a_step_uses_experts_while_others_are_read_ahead),
         cmocka_unit_test(a_read_ahead_that_fails_is_tried_again_when_it_is_needed),
+        cmocka_unit_test(guesses_that_come_true_are_read_ahead),
+        cmocka_unit_test(guesses_that_do_not_come_true_are_given_up),
+        cmocka_unit_test(experts_are_right_whatever_was_guessed_and_leaves),
+        cmocka_unit_test(a_large_step_is_not_guessed),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

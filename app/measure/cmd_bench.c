@@ -78,6 +78,8 @@ typedef struct result {
     double compute_ms, bound_ms;   // per token
     double hidden_share;           // share of the reading that is hidden behind computation
     double expert_hit_share;       // of the experts that layers needed, those in memory; 0: all experts are
+    double foreseen_share;         // of the experts that layers needed and that were not in memory, those read ahead
+    double vain_reads;             // experts that were read ahead and not needed, for each one that was
     uint64_t expert_bytes;         // in memory
     uint64_t window_bytes; // of --weights window: by proposition 5 of TPI-LLM, and as the ring and the retained weights take
     uint64_t window_hidden_bytes;
@@ -102,7 +104,8 @@ typedef struct passes {
 
 // Statistics of weight reads while tokens were generated.
 typedef struct weights_work {
-    uint64_t n_passes, busy_ns, wait_ns, read_bytes, n_hits, n_misses;
+    uint64_t n_passes, busy_ns, wait_ns, read_bytes;
+    kin_experts_stats experts; // only the numbers of experts
 } weights_work;
 
 static void add_work(weights_work *sum, const kin_weights_stats *a, const kin_weights_stats *b) {
@@ -110,8 +113,11 @@ static void add_work(weights_work *sum, const kin_weights_stats *a, const kin_we
     sum->busy_ns += b->stream.busy_ns - a->stream.busy_ns;
     sum->wait_ns += b->stream.wait_ns - a->stream.wait_ns;
     sum->read_bytes += b->stream.read_bytes - a->stream.read_bytes;
-    sum->n_hits += b->experts.n_hits - a->experts.n_hits;
-    sum->n_misses += b->experts.n_misses - a->experts.n_misses;
+    sum->experts.n_hits += b->experts.n_hits - a->experts.n_hits;
+    sum->experts.n_misses += b->experts.n_misses - a->experts.n_misses;
+    sum->experts.n_guessed += b->experts.n_guessed - a->experts.n_guessed;
+    sum->experts.n_foreseen += b->experts.n_foreseen - a->experts.n_foreseen;
+    sum->experts.n_late += b->experts.n_late - a->experts.n_late;
 }
 
 static int32_t choose(void *user, const float *logits, int i) {
@@ -148,6 +154,14 @@ static int measure_disk(const kin_session *s, result *r, kin_err *err) {
     return kin_disk_rate(kin_gguf_file_path(s->model.gguf, 0), 256u << 20, &r->disk_rate, err);
 }
 
+static void explain_experts(const kin_experts_stats *e, result *r) {
+    const double missing = (double)(e->n_misses + e->n_foreseen - e->n_late);
+    if (e->n_misses > 0) r->expert_hit_share = (double)e->n_hits / (double)(e->n_hits + e->n_misses);
+    if (e->n_foreseen == 0) return;
+    r->foreseen_share = (double)e->n_foreseen / missing;
+    r->vain_reads = (double)(e->n_guessed - e->n_foreseen) / (double)e->n_foreseen;
+}
+
 // Computes what streaming did during the measured tokens.
 static void explain_streaming(const kin_session *s, const weights_work *w, double tpot_ms, result *r) {
     const double n = (double)w->n_passes, busy_ns = (double)w->busy_ns, wait_ns = (double)w->wait_ns;
@@ -157,7 +171,7 @@ static void explain_streaming(const kin_session *s, const weights_work *w, doubl
     if (n <= 0 || bytes == 0) return;
     r->resident_bytes = now.stream.resident_bytes + now.experts.held_bytes;
     r->expert_bytes = now.experts.held_bytes;
-    if (w->n_misses > 0) r->expert_hit_share = (double)w->n_hits / (double)(w->n_hits + w->n_misses);
+    explain_experts(&w->experts, r);
     r->streamed_bytes_per_token = (uint64_t)((double)bytes / n);
     r->stream_rate = (double)bytes / busy_ns * 1e9;
     r->hidden_share = wait_ns < busy_ns ? 1 - wait_ns / busy_ns : 0;
@@ -302,6 +316,9 @@ static void print_streaming(const result *r) {
     if (r->expert_bytes > 0)
         printf("experts          %s in memory, %.1f %% of those that were needed\n",
                kin_size_format(r->expert_bytes, a, sizeof a), 100 * r->expert_hit_share);
+    if (r->foreseen_share > 0)
+        printf("look-ahead       %.1f %% of the others were read before they were needed, and %.2f in vain for each of these\n",
+               100 * r->foreseen_share, r->vain_reads);
     printf("bound            %.1f ms per token (computing only: %.1f ms); measured: %.2f times the bound\n", r->bound_ms,
            r->compute_ms, r->tpot_ms / r->bound_ms);
     if (!r->window_state) return;
@@ -406,6 +423,8 @@ static void print_json(const kin_session *s, const bench_options *o, const resul
         {"hidden_share", r->hidden_share, false},
         {"expert_bytes", (double)r->expert_bytes, true},
         {"expert_hit_share", r->expert_hit_share, false},
+        {"foreseen_share", r->foreseen_share, false},
+        {"vain_reads", r->vain_reads, false},
         {"compute_ms", r->compute_ms, false},
         {"bound_ms", r->bound_ms, false},
     };

@@ -12,7 +12,8 @@ typedef struct expert {
     float fast, slow;
     uint64_t last; // number of the last step that used it
     bool held;
-    bool needed; // by the last step
+    bool needed;   // by the last step
+    bool expected; // by the next step of its layer
 } expert;
 
 struct kin_expert_cache {
@@ -74,7 +75,7 @@ static int64_t find_least(const kin_expert_cache *c) {
     double least_worth = INFINITY;
     for (size_t i = 0; i < n_all(c); i++) {
         const expert *e = &c->experts[i];
-        if (!e->held || e->needed) continue;
+        if (!e->held || e->needed || e->expected) continue;
         const double w = worth(c->policy, e);
         if (w < least_worth) least = (int64_t)i, least_worth = w;
     }
@@ -127,6 +128,7 @@ const kin_expert_changes *kin_expert_cache_use(kin_expert_cache *c, int il, cons
     for (int i = 0; i < c->n_expert; i++) {
         expert *e = &c->experts[first + (size_t)i];
         e->needed = uses[i] > 0;
+        e->expected = false;
         if (e->needed && !e->held) c->changes.missing[c->changes.n_missing++] = (int32_t)(first + (size_t)i);
     }
     c->il_needed = il;
@@ -134,6 +136,30 @@ const kin_expert_changes *kin_expert_cache_use(kin_expert_cache *c, int il, cons
     for (size_t i = 0; i < c->changes.n_missing; i++) c->experts[c->changes.missing[i]].held = true;
     c->held += c->changes.n_missing * c->bytes[il];
     return &c->changes;
+}
+
+const kin_expert_changes *kin_expert_cache_expect(kin_expert_cache *c, int il, const int32_t *experts, int n) {
+    const size_t first = (size_t)il * (size_t)c->n_expert;
+    kin_assert(n <= c->n_expert && il != c->il_needed);
+    c->changes.n_evicted = c->changes.n_missing = 0;
+    for (int i = 0; i < n; i++) c->experts[first + (size_t)experts[i]].expected = true;
+    for (int i = 0; i < n; i++) {
+        expert *e = &c->experts[first + (size_t)experts[i]];
+        if (e->held) continue;
+        make_room(c, c->bytes[il]);
+        if (c->held + c->bytes[il] > c->budget) break;
+        e->held = true;
+        c->held += c->bytes[il];
+        c->changes.missing[c->changes.n_missing++] = (int32_t)first + experts[i];
+    }
+    return &c->changes;
+}
+
+void kin_expert_cache_remove(kin_expert_cache *c, int32_t number) {
+    expert *e = &c->experts[number];
+    kin_assert(e->held && !e->needed);
+    e->held = e->expected = false;
+    c->held -= c->bytes[number / c->n_expert];
 }
 
 const kin_expert_changes *kin_expert_cache_set_budget(kin_expert_cache *c, uint64_t budget) {

@@ -42,13 +42,21 @@ void kin_expert_cache_close(kin_expert_cache *cache);
 typedef struct kin_expert_changes {
     int32_t *evicted; // [n_layer * n_expert] of which n_evicted are set; they leave first
     size_t n_evicted;
-    int32_t *missing; // [n_expert] of which n_missing are set: to be read; in ascending order, but for fill
+    int32_t *missing; // [n_expert] of which n_missing are set: to be read; in ascending order, but for fill and expect
     size_t n_missing;
 } kin_expert_changes;
 
 // A step of n_tokens tokens has come to a layer; uses // [n_expert]: how many of them use each expert. Those with uses are in the
 // cache from now on, and stay at least until the next call. The result is valid until the next call.
 const kin_expert_changes *kin_expert_cache_use(kin_expert_cache *cache, int il, const int32_t *uses, int n_tokens);
+
+// A layer's next step will likely use these experts: they are in the cache from now on, and stay until then, but as many as there
+// is room for without those that are needed or expected already. What is `missing` is to be read; it is in the order of
+// `experts`. n: at most n_expert.
+const kin_expert_changes *kin_expert_cache_expect(kin_expert_cache *cache, int il, const int32_t *experts, int n);
+
+// Removes an expert that was expected but was not read.
+void kin_expert_cache_remove(kin_expert_cache *cache, int32_t number);
 
 // Changes the budget. Experts that the last step needs stay; they leave in a later step.
 const kin_expert_changes *kin_expert_cache_set_budget(kin_expert_cache *cache, uint64_t budget);
