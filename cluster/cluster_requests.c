@@ -25,7 +25,7 @@ static void wrong(void *user, const char *reason) {
 }
 
 static kin_steps steps_of(const kin_cluster *c, int n_rounds) {
-    return (kin_steps){.n_embd = c->o.model->hp.n_embd,
+    return (kin_steps){.n_embd = kin_hparams_stream_width(&c->o.model->hp),
                        .n_batch = c->o.shard.n_batch,
                        .n_seq = KIN_CLUSTER_SEQUENCES,
                        .n_rounds = n_rounds,

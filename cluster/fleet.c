@@ -141,9 +141,9 @@ kin_activation_type kin_fleet_wire_type(const kin_fleet_options *o) {
 
 static int check_wire(const kin_cluster_options *co, kin_err *err) {
     int unit = (int)kin_activation_unit(co->wire_type);
-    if (co->model->hp.n_embd % unit == 0) return 0;
-    return kin_err_set(err, "--wire q8 needs a hidden size that is a multiple of %d, but this model's is %d", unit,
-                       co->model->hp.n_embd);
+    const int width = kin_hparams_stream_width(&co->model->hp);
+    if (width % unit == 0) return 0;
+    return kin_err_set(err, "--wire q8 needs a hidden size that is a multiple of %d, but this model's is %d", unit, width);
 }
 
 int kin_fleet_open(kin_fleet *f, const kin_fleet_options *o, const kin_fleet_base *base, kin_err *err) {

@@ -86,7 +86,7 @@ typedef struct kin_join_preparing {
     bool is_fetched, is_instance_open, begins_early; // early: ready with the first window, while others are fetched
     kin_proto_ready ready;
     kin_proto_progress progress;
-    int n_embd; // of the instance's model; 0: none open yet
+    int n_embd; // numbers of a token between two layers of the instance's model; 0: none open yet
 } kin_join_preparing;
 
 // Weights for later plans (join_prefetch.c).

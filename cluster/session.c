@@ -156,7 +156,8 @@ static int model_facts_of(const kin_session *s, const kin_session_options *o, co
                           kin_err *err) {
     if (kin_model_facts_of(facts, &s->model, so, err) != 0) return KIN_FAIL;
     add_expert_hits(s, o, facts);
-    facts->hidden_bytes = (double)kin_activations_bytes((uint64_t)s->model.hp.n_embd, kin_fleet_wire_type(&o->fleet));
+    facts->hidden_bytes =
+        (double)kin_activations_bytes((uint64_t)kin_hparams_stream_width(&s->model.hp), kin_fleet_wire_type(&o->fleet));
     return 0;
 }
 

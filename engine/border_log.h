@@ -21,7 +21,7 @@ typedef struct kin_border_log kin_border_log;
 
 // The shape and format of logged rows.
 typedef struct kin_border_rows {
-    int n_embd;               // values per row
+    int n_embd;               // values per row (kin_hparams_stream_width)
     int n_batch;              // maximum tokens per step
     kin_activation_type wire; // the format in which rows are sent; n_embd is a multiple of its unit
 } kin_border_rows;

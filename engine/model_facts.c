@@ -86,10 +86,10 @@ static void set_blocks(kin_model_facts *f, const kin_model *m) {
             sum += block[k];
             n += block[k] > 0;
         }
-        // Gate and up are one compute block; down is the next, or, with experts, part of the same.
+        // Gate and up are one compute block; down is the next, or, with experts or several streams, part of the same.
         double gate_up = block[KIN_WEIGHT_BLOCK_FFN_GATE] + block[KIN_WEIGHT_BLOCK_FFN_UP],
                down = block[KIN_WEIGHT_BLOCK_FFN_DOWN];
-        double ffn = kin_layer_of(&m->hp, il).has_experts ? gate_up + down : larger(gate_up, down);
+        double ffn = kin_layer_of(&m->hp, il).has_experts || m->hp.n_streams > 1 ? gate_up + down : larger(gate_up, down);
         f->block_bytes = larger(f->block_bytes, larger(block[KIN_WEIGHT_BLOCK_ATTN], ffn));
     }
     f->weight_block_bytes = (sum + (double)m->output->n_bytes) / (n + f->output_blocks);
@@ -152,7 +152,7 @@ static int count_layer_ops(const kin_model *m, const kin_shard_options *o, int i
     g.all.window_mask = g.all.mask;
     for (int i = 0; i < KIN_ROPES; i++) // in a whole model the first layers compute these
         g.all.cos_sin[i] = ggml_new_tensor_2d(ctx, GGML_TYPE_F32, hp->ropes[i].n_rot, 1);
-    struct ggml_tensor *x = ggml_new_tensor_2d(ctx, GGML_TYPE_F32, hp->n_embd, 1);
+    struct ggml_tensor *x = ggml_new_tensor_2d(ctx, GGML_TYPE_F32, kin_hparams_stream_width(hp), 1);
     ggml_build_forward_expand(g.gf, kin_block_layer(&g, il, x));
     *n_ops = 0;
     for (int i = 0; i < ggml_graph_n_nodes(g.gf); i++) *n_ops += computes(ggml_graph_node(g.gf, i));
@@ -193,7 +193,7 @@ int kin_model_facts_of(kin_model_facts *f, const kin_model *m, const kin_shard_o
     if (hp->n_layer > KIN_FACTS_MAX_LAYERS)
         return kin_err_set(err, "%d layers; at most %d are supported", hp->n_layer, KIN_FACTS_MAX_LAYERS);
     *f = (kin_model_facts){.n_layer = hp->n_layer, .n_vocab = hp->n_vocab};
-    f->hidden_bytes = (double)sizeof(float) * hp->n_embd;
+    f->hidden_bytes = (double)sizeof(float) * kin_hparams_stream_width(hp);
     for (int il = 0; il < hp->n_layer; il++) add_layer(f, m, il);
     if (hp->n_expert) f->expert_share = (double)hp->n_expert_used / hp->n_expert;
     set_shares(f, m);

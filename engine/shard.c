@@ -83,7 +83,7 @@ struct kin_shard {
     const int32_t **window_table, **out_window_table;
     int32_t *chosen;   // [n_batch, n_expert_used]
     float *half;       // [n_batch, n_ff] between the halves of a feed-forward block; NULL with experts
-    float *before;     // [n_batch, n_embd] a layer's input, if both of its blocks read it; else NULL
+    float *before;     // [n_batch, stream width] a layer's input, if both of its blocks read it; else NULL
     float *out_inputs; // [n_batch, n_inputs]: a step's inputs of the rows whose output is needed
     float *tile;       // [MAX_OUTPUT_ROWS, n_vocab] logits of one tile of the vocabulary
 };
@@ -216,13 +216,21 @@ static int open_stage(kin_shard *s, layers_stage *ls, bool on_gpu, kin_err *err)
     return 0;
 }
 
+// Returns the shape of a graph of the output layer, and in *width the numbers of a row of its input: one hidden state without the
+// norm, else the residual.
+static kin_stage_shape output_shape(const kin_shard *s, int variant, int n_rows, size_t *width) {
+    const bool is_plain = variant >= KIN_VARIANT_PLAIN + KIN_VARIANT_WHOLE;
+    *width = (size_t)(is_plain ? s->hp.n_embd : kin_hparams_stream_width(&s->hp));
+    return (kin_stage_shape){.variant = variant, .n_x = (int)*width, .n_tokens = n_rows, .n_out = n_rows};
+}
+
 static int open_output(kin_shard *s, kin_err *err) {
     if (!s->o.output) return 0;
     const kin_device *device = output_on_gpu(s) ? &s->devices.gpu : &s->devices.cpu;
     kin_graph proto = {.hp = &s->model->hp, .kernels = device->kernels};
     size_t n_nodes = 32 + 4 * (size_t)kin_weights_n_tiles(s->weights);
     if (kin_stage_open(&s->output, device, &proto, n_nodes, kin_build_output, s->weights, err) != 0) return KIN_FAIL;
-    kin_stage_shape largest = {.variant = KIN_VARIANT_WHOLE, .n_tokens = MAX_OUTPUT_ROWS, .n_out = MAX_OUTPUT_ROWS};
+    kin_stage_shape largest = output_shape(s, KIN_VARIANT_WHOLE, MAX_OUTPUT_ROWS, &(size_t){0});
     return kin_stage_reserve(s->output, largest, err);
 }
 
@@ -296,7 +304,7 @@ static int open_inputs(kin_shard *s, kin_err *err) {
     s->out_table = malloc(n_batch * sizeof *s->out_table);
     s->chosen = malloc(n_batch * (size_t)(hp->n_expert_used + 1) * sizeof *s->chosen);
     s->half = hp->n_ff > 0 ? malloc(n_batch * (size_t)hp->n_ff * sizeof *s->half) : NULL;
-    s->before = has_parallel_layers(hp) ? malloc(n_batch * (size_t)hp->n_embd * sizeof *s->before) : NULL;
+    s->before = has_parallel_layers(hp) ? malloc(n_batch * (size_t)kin_hparams_stream_width(hp) * sizeof *s->before) : NULL;
     s->tile = s->o.output ? malloc(MAX_OUTPUT_ROWS * (size_t)hp->n_vocab * sizeof *s->tile) : NULL;
     bool ok = s->layers && s->out_pos && s->out_seen && s->mask && s->out_mask && s->tables && s->table && s->out_table &&
               s->chosen && (s->half || hp->n_ff == 0) && (s->before || !has_parallel_layers(hp)) && (s->tile || !s->o.output);
@@ -579,7 +587,7 @@ static void open_pages(kin_shard *s) {
     uint8_t variant[KIN_KV_VARIANT_BYTES];
     kin_err err;
     if (s->pages || !s->o.kv_disk.dir) return;
-    kin_border_rows rows = {.n_embd = s->hp.n_embd, .n_batch = s->o.n_batch, .wire = s->o.wire};
+    kin_border_rows rows = {.n_embd = kin_hparams_stream_width(&s->hp), .n_batch = s->o.n_batch, .wire = s->o.wire};
     if (!kin_shard_has_borders(s->model, &s->o)) rows.n_embd = 0;
     if (make_variant(s, variant, &err) == 0 && kin_kv_pages_open(&s->pages, s->kv, &rows, &s->o.kv_disk, variant, &err) == 0)
         return;
@@ -622,14 +630,14 @@ static int expert_rows(const kin_shard *s) {
 // Runs a feed-forward block with experts, for as many rows at a time as there is memory for their experts.
 static int run_experts(kin_shard *s, int il, kin_stage_shape shape, const kin_stage_inputs *in, float *y, kin_err *err) {
     const int n = shape.n_tokens, most = expert_rows(s);
-    const size_t n_embd = (size_t)s->hp.n_embd;
+    const size_t width = (size_t)kin_hparams_stream_width(&s->hp);
     if (fetch_experts(s, il, shape, in, err) != 0) return KIN_FAIL;
     for (int at = 0; at < n; at += shape.n_tokens) {
         shape.n_tokens = shape.n_out = min_int(n - at, most);
         kin_stage_inputs some = *in;
-        some.x = in->x + (size_t)at * n_embd;
+        some.x = in->x + (size_t)at * width;
         if (in->inputs) some.inputs = in->inputs + (size_t)at * n_inputs(&s->hp);
-        if (kin_stage_run(s->cpu.stage, shape, &some, y + (size_t)at * n_embd, err) != 0) return KIN_FAIL;
+        if (kin_stage_run(s->cpu.stage, shape, &some, y + (size_t)at * width, err) != 0) return KIN_FAIL;
     }
     return 0;
 }
@@ -647,10 +655,10 @@ static int run_block(kin_shard *s, int il, int block, kin_stage_shape shape, con
 
 // Copies the rows of a layer's input whose output is needed, before attention overwrites them.
 static void keep_input(kin_shard *s, kin_stage_shape shape, const kin_stage_inputs *in) {
-    const size_t n_embd = (size_t)s->hp.n_embd;
+    const size_t width = (size_t)kin_hparams_stream_width(&s->hp);
     for (int i = 0; i < shape.n_out; i++) {
         size_t row = (size_t)(shape.n_out < shape.n_tokens ? in->out_rows[i] : i);
-        memcpy(s->before + (size_t)i * n_embd, in->x + row * n_embd, n_embd * sizeof *s->before);
+        memcpy(s->before + (size_t)i * width, in->x + row * width, width * sizeof *s->before);
     }
 }
 
@@ -673,9 +681,10 @@ static int run_layer(kin_shard *s, int il, kin_stage_shape shape, const kin_stag
     kin_stage_inputs ffn_in = *in;
     ffn_in.x = is_parallel ? s->before : y;
     ffn_in.inputs = inputs_of_out(s, shape, in);
-    if (kin_layer_of(&s->hp, il).has_experts) return run_block(s, il, 1, ffn, &ffn_in, y, err);
+    if (kin_layer_of(&s->hp, il).has_experts || s->hp.n_streams > 1) return run_block(s, il, 1, ffn, &ffn_in, y, err);
     if (run_block(s, il, 1, ffn, &ffn_in, s->half, err) != 0) return KIN_FAIL;
-    ffn.n_half = kin_layer_of(&s->hp, il).n_ff;
+    ffn.n_x = kin_layer_of(&s->hp, il).n_ff;
+    ffn.is_half = true;
     ffn_in.x = s->half;
     ffn_in.residual = y;
     return run_block(s, il, 2, ffn, &ffn_in, y, err);
@@ -782,8 +791,8 @@ static int run_on_devices(kin_shard *s, const step *st, int i_window, kin_layer_
     return kin_stage_run(s->gpu.stage, shape, &in, y, err);
 }
 
-// x // f32 [n_tokens, n_embd] before kin_layer_range of a window -> y // f32 [n_out, n_embd] after them. Fails if the model's
-// files were modified, so that results of such weights are never passed on or stored.
+// x // f32 [n_tokens, stream width] before kin_layer_range of a window -> y // f32 [n_out, stream width] after them. Fails if the
+// model's files were modified, so that results of such weights are never passed on or stored.
 static int run_layers(kin_shard *s, const step *st, int i_window, kin_layer_range of, int n_out, const float *x, float *y,
                       kin_err *err) {
     int rc = run_on_devices(s, st, i_window, of, n_out, x, y, err);
@@ -791,14 +800,14 @@ static int run_layers(kin_shard *s, const step *st, int i_window, kin_layer_rang
     return kin_gguf_check_files(s->model->gguf, err) == 0 ? rc : KIN_FAIL; // its error is more specific than a failed read
 }
 
-// Logs the hidden states y // f32 [n_tokens, n_embd] at the border before layer `il`. In a step that branches, a token is logged
-// with its extra cells before the tokens that follow it there.
+// Logs the hidden states y // f32 [n_tokens, stream width] at the border before layer `il`. In a step that branches, a token is
+// logged with its extra cells before the tokens that follow it there.
 static void pass_border(kin_shard *s, const step *st, int il, const float *y) {
     if (st->copies.n == 0) {
         kin_kv_pages_pass(s->pages, il, st->cells, st->batch.n_tokens, y);
         return;
     }
-    for (int i = 0; i < st->batch.n_tokens; i++, y += s->hp.n_embd) {
+    for (int i = 0; i < st->batch.n_tokens; i++, y += kin_hparams_stream_width(&s->hp)) {
         kin_kv_pages_pass(s->pages, il, &st->cells[i], 1, y);
         for (int c = 0; c < st->copies.n; c++) {
             int64_t cell = st->copies.at[c].cell;
@@ -847,7 +856,7 @@ static int compute_layers(void *user, int layer_begin, int layer_end, int32_t se
     kin_shard *s = user;
     for (int at = 0, some; at < n; at += some) {
         some = min_int(n - at, s->o.n_batch);
-        float *x_some = x + (size_t)at * (size_t)s->hp.n_embd;
+        float *x_some = x + (size_t)at * (size_t)kin_hparams_stream_width(&s->hp);
         if (compute_some(s, (kin_layer_range){layer_begin, layer_end}, seq, pos + at, some, x_some, err) != 0) return KIN_FAIL;
     }
     return 0;
@@ -864,15 +873,14 @@ void kin_shard_put_border(kin_shard *s, int il, const kin_page_request *request,
     kin_kv_pages_put_border(s->pages, il, request, x);
 }
 
-// Computes one tile: x // f32 [n, n_embd] -> its part of logits // f32 [n, n_vocab], from column `at` on. base:
+// Computes one tile: x // f32 [n, n_embd or stream width] -> its part of logits // f32 [n, n_vocab], from column `at` on. base:
 // KIN_VARIANT_PLAIN, or 0 with the norm
 static int output_tile(kin_shard *s, int base, int i_tile, size_t at, int n, const float *x, float *logits, kin_err *err) {
-    size_t n_embd = (size_t)s->model->hp.n_embd, n_vocab = (size_t)s->model->hp.n_vocab;
-    size_t width = (size_t)kin_weights_tile(s->weights, i_tile)->ne[1];
+    size_t n_vocab = (size_t)s->model->hp.n_vocab, width = (size_t)kin_weights_tile(s->weights, i_tile)->ne[1], n_x;
     for (int done = 0; done < n; done += MAX_OUTPUT_ROWS) {
         int rows = min_int(n - done, MAX_OUTPUT_ROWS);
-        kin_stage_shape shape = {.variant = base + i_tile, .n_tokens = rows, .n_out = rows};
-        kin_stage_inputs in = {.x = x + (size_t)done * n_embd};
+        kin_stage_shape shape = output_shape(s, base + i_tile, rows, &n_x);
+        kin_stage_inputs in = {.x = x + (size_t)done * n_x};
         if (kin_stage_run(s->output, shape, &in, s->tile, err) != 0) return KIN_FAIL;
         for (int i = 0; i < rows; i++) {
             memcpy(logits + (size_t)(done + i) * n_vocab + at, s->tile + (size_t)i * width, width * sizeof *logits);
@@ -898,11 +906,11 @@ static int output_by_tile(kin_shard *s, int base, int n, const float *x, float *
 static int output_of(kin_shard *s, int base, int n, const float *x, float *logits, kin_err *err) {
     if (!output_on_gpu(s) && kin_weights_begin(s->weights, kin_weights_tile_compute_block(s->weights, 0), true))
         return output_by_tile(s, base, n, x, logits, err);
-    size_t n_embd = (size_t)s->model->hp.n_embd, n_vocab = (size_t)s->model->hp.n_vocab;
+    size_t n_vocab = (size_t)s->model->hp.n_vocab, n_x;
     for (int done = 0; done < n; done += MAX_OUTPUT_ROWS) {
         int rows = min_int(n - done, MAX_OUTPUT_ROWS);
-        kin_stage_shape shape = {.variant = base + KIN_VARIANT_WHOLE, .n_tokens = rows, .n_out = rows};
-        kin_stage_inputs in = {.x = x + (size_t)done * n_embd};
+        kin_stage_shape shape = output_shape(s, base + KIN_VARIANT_WHOLE, rows, &n_x);
+        kin_stage_inputs in = {.x = x + (size_t)done * n_x};
         if (kin_stage_run(s->output, shape, &in, logits + (size_t)done * n_vocab, err) != 0) return KIN_FAIL;
     }
     return 0;
@@ -928,11 +936,11 @@ int kin_shard_project(kin_shard *s, int n, const float *hidden, float *logits, k
 
 int kin_shard_hidden(kin_shard *s, int n, const float *x, float *hidden, kin_err *err) {
     kin_assert(s->output);
-    size_t n_embd = (size_t)s->model->hp.n_embd;
+    size_t n_embd = (size_t)s->model->hp.n_embd, n_x;
     for (int done = 0; done < n; done += MAX_OUTPUT_ROWS) {
         int rows = min_int(n - done, MAX_OUTPUT_ROWS);
-        kin_stage_shape shape = {.variant = KIN_VARIANT_HIDDEN, .n_tokens = rows, .n_out = rows};
-        kin_stage_inputs in = {.x = x + (size_t)done * n_embd};
+        kin_stage_shape shape = output_shape(s, KIN_VARIANT_HIDDEN, rows, &n_x);
+        kin_stage_inputs in = {.x = x + (size_t)done * n_x};
         if (kin_stage_run(s->output, shape, &in, hidden + (size_t)done * n_embd, err) != 0) return KIN_FAIL;
     }
     return kin_gguf_check_files(s->model->gguf, err);
@@ -959,7 +967,7 @@ kin_shard_stats kin_shard_get_stats(const kin_shard *s) {
 // Memory for messages: an incoming step in its link's reader and as a message, an outgoing one, and its encrypted form; plus what
 // sums take.
 static uint64_t message_bytes(const kin_shard *s) {
-    size_t n_values = (size_t)s->o.n_batch * (size_t)s->hp.n_embd, step = n_values * sizeof(float);
+    size_t n_values = (size_t)s->o.n_batch * (size_t)kin_hparams_stream_width(&s->hp), step = n_values * sizeof(float);
     if (kin_shard_is_whole(s->model, &s->o)) return 0;
     return 3 * step + kin_tls_output_bytes(step) + (s->o.sum.bytes ? s->o.sum.bytes(s->o.share.n_ranks, n_values) : 0);
 }
@@ -969,7 +977,7 @@ bool kin_shard_get_memory(const kin_shard *s, kin_shard_memory *m) {
     const kin_weights_stats *w = &stats.weights;
     if (w->sliding.n_blocks == 0) return false;
     uint64_t half = s->half ? (uint64_t)s->o.n_batch * (uint64_t)s->hp.n_ff * sizeof *s->half : 0;
-    uint64_t before = s->before ? (uint64_t)s->o.n_batch * (uint64_t)s->hp.n_embd * sizeof *s->before : 0;
+    uint64_t before = s->before ? (uint64_t)s->o.n_batch * (uint64_t)kin_hparams_stream_width(&s->hp) * sizeof *s->before : 0;
     *m = (kin_shard_memory){.weights = kin_sliding_window_bytes(&w->sliding, &w->blocks),
                             .kv = stats.kv_bytes,
                             .buffers = stats.compute_bytes + half + before + message_bytes(s) + kin_kv_pages_bytes(s->pages) +

@@ -53,7 +53,7 @@ int kin_shard_pages(kin_shard *shard, const kin_batch *batch, kin_err *err);
 int kin_shard_recompute(kin_shard *shard, const kin_page_request *request, kin_err *err);
 void kin_shard_put_border(kin_shard *shard, int il, const kin_page_request *request, const float *x);
 
-// Runs one window. x // f32 [n_tokens, n_embd] before its layers -> y // f32 [n, n_embd] after them, where n is
+// Runs one window. x // f32 [n_tokens, stream width] before its layers -> y // f32 [n, stream width] after them, where n is
 // kin_batch_n_out(batch) if the window ends with the model's last layer, else n_tokens. x and y may be the same memory. This and
 // the functions below fail if the model's files have changed since they were opened (kin_gguf_check_files).
 int kin_shard_run(kin_shard *shard, int step, int i_window, const float *x, float *y, kin_err *err);
@@ -61,7 +61,8 @@ int kin_shard_run(kin_shard *shard, int step, int i_window, const float *x, floa
 // Ends a step. keep: its tokens stay in the KV cache; false: they are removed, with those placed after them in their sequences.
 void kin_shard_end(kin_shard *shard, int step, bool keep);
 
-// Computes the output layer: x // f32 [n, n_embd] after the last layer -> logits // f32 [n, n_vocab]. Only with options.output.
+// Computes the output layer: x // f32 [n, stream width] after the last layer -> logits // f32 [n, n_vocab]. Only with
+// options.output.
 int kin_shard_output(kin_shard *shard, int n, const float *x, float *logits, kin_err *err);
 
 // Does the same without the output matrix: x -> hidden // f32 [n, n_embd], normalised. Embeddings are made from these.

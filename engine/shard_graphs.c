@@ -2,6 +2,7 @@
 
 #include "model/blocks.h"
 #include "model/kernel_ops.h"
+#include "model/streams.h"
 
 // Numbers of variants: window 0, 1, ...; BLOCK + BLOCKS_STEP * layer + block; LAYERS + LAYERS_STEP * first + end.
 enum {
@@ -20,7 +21,7 @@ static struct ggml_tensor *build_block(kin_graph *g, struct ggml_tensor *x, int 
     const kin_layer layer = kin_layer_of(g->hp, il);
     if (layer.has_no_attention || layer.has_no_ff) return kin_block_layer(g, il, x);
     if (block == 0) return kin_block_attention(g, il, x);
-    if (layer.has_experts) return kin_block_ffn(g, il, x);
+    if (layer.has_experts || g->hp->n_streams > 1) return kin_block_ffn(g, il, x);
     return block == 1 ? kin_block_ffn_in(g, il, x) : kin_block_ffn_out(g, il, x);
 }
 
@@ -62,9 +63,12 @@ struct ggml_tensor *kin_build_layers(const void *user, kin_graph *g, struct ggml
 struct ggml_tensor *kin_build_output(const void *user, kin_graph *g, struct ggml_tensor *x, int variant) {
     const kin_weights *weights = user;
     int n_tiles = kin_weights_n_tiles(weights);
-    if (variant >= KIN_VARIANT_PLAIN + KIN_VARIANT_WHOLE)
+    const bool is_plain = variant >= KIN_VARIANT_PLAIN + KIN_VARIANT_WHOLE;
+    if (is_plain)
         variant -= KIN_VARIANT_PLAIN;
-    else
+    else if (g->hp->n_streams > 1)
+        x = kin_streams_of(g->hp)->end(g, kin_weights_stream_ends(weights), x); // [n_embd, n]
+    if (!is_plain)
         x = kin_block_norm(g, x, kin_weights_output_norm(weights), kin_weights_output_norm_bias(weights)); // [n_embd, n]
     if (variant == KIN_VARIANT_HIDDEN) return x;
     if (variant != KIN_VARIANT_WHOLE) return kin_block_output(g, kin_weights_tile(weights, variant), x);

@@ -37,8 +37,9 @@ typedef struct kin_layers_graphs {
 // Returns the number of the window's layers on this device.
 int kin_layers_graphs_n(const kin_layers_graphs *graphs, int i_window);
 
-// user: kin_layers_graphs. x: [n_embd, n] before the variant's layers -> the same after them.
+// user: kin_layers_graphs. x: [stream width, n] before the variant's layers -> the same after them.
 struct ggml_tensor *kin_build_layers(const void *user, kin_graph *g, struct ggml_tensor *x, int variant);
 
-// user: kin_weights. x: [n_embd, n] -> logits [n_vocab, n], or those of one tile of the vocabulary.
+// user: kin_weights. x: [stream width, n], of a plain variant [n_embd, n] -> logits [n_vocab, n], or those of one tile of the
+// vocabulary.
 struct ggml_tensor *kin_build_output(const void *user, kin_graph *g, struct ggml_tensor *x, int variant);

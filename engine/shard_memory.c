@@ -16,7 +16,7 @@ static uint64_t compute_estimate(const kin_model *model, const kin_shard_options
     uint64_t states = d->n_value_heads > 0 ? (uint64_t)kin_delta_n_values(d) + (uint64_t)kin_delta_n_channels(d) : 0;
     if (states > widest) widest = states;
     // Activations in float32; the same quantized, for the products; two 16-bit masks.
-    uint64_t per_token = 4 * (5 * widest + 8 * (uint64_t)hp->n_embd) + 2 * widest;
+    uint64_t per_token = 4 * (5 * widest + 4 * (uint64_t)hp->n_embd + 4 * (uint64_t)kin_hparams_stream_width(hp)) + 2 * widest;
     // Queries, the same multiplied with the heads' matrices, attention's result by rows and by heads.
     if (hp->latent.n_latent > 0)
         latents = 3 * (uint64_t)hp->latent.n_latent + 2 * (uint64_t)(hp->latent.k_dim + hp->latent.n_rot);
@@ -56,11 +56,14 @@ uint64_t kin_shard_cpu_kv_bytes(const kin_model *model, const kin_shard_options 
 
 uint64_t kin_shard_border_bytes(const kin_model *model, const kin_shard_options *o) {
     int n_batch = o->n_batch < o->n_ctx ? o->n_batch : o->n_ctx;
-    return o->kv_disk.dir && kin_shard_has_borders(model, o) ? kin_border_log_most_bytes(model->hp.n_embd, n_batch) : 0;
+    return o->kv_disk.dir && kin_shard_has_borders(model, o)
+               ? kin_border_log_most_bytes(kin_hparams_stream_width(&model->hp), n_batch)
+               : 0;
 }
 
 uint64_t kin_shard_fixed_bytes(const kin_model *model, const kin_shard_options *o) {
     uint64_t borders = kin_shard_is_whole(model, o) ? 0 : kin_shard_border_bytes(model, o);
     uint64_t inputs = o->output && model->input_proj ? model->input_proj->n_bytes : 0; // the head reads it for each step
+    if (o->output) inputs += kin_model_stream_end_bytes(model);
     return kin_shard_cpu_kv_bytes(model, o) + kin_shard_buffer_bytes(model, o, false) + OVERHEAD_BYTES + borders + inputs;
 }

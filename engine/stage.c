@@ -101,8 +101,9 @@ static int build_graph(kin_stage *s, kin_stage_shape shape, kin_err *err) {
     g->gf = ggml_new_graph_custom(g->ctx, s->n_nodes, false);
     g->n_kv = shape.n_kv;
     s->shape = shape;
-    s->x = input(g, GGML_TYPE_F32, shape.n_half ? shape.n_half : g->hp->n_embd, shape.n_tokens);
-    if (shape.n_half) g->residual = input(g, GGML_TYPE_F32, g->hp->n_embd, shape.n_tokens);
+    const int width = kin_hparams_stream_width(g->hp);
+    s->x = input(g, GGML_TYPE_F32, shape.n_x ? shape.n_x : width, shape.n_tokens);
+    if (shape.is_half) g->residual = input(g, GGML_TYPE_F32, width, shape.n_tokens);
     if (g->hp->n_input > 0) g->inputs = input(g, GGML_TYPE_F32, (int64_t)g->hp->n_input * g->hp->n_layer, shape.n_tokens);
     if (shape.n_kv > 0) {
         g->cells = input(g, GGML_TYPE_I64, shape.n_tokens, 1);
@@ -174,7 +175,8 @@ int kin_stage_reserve(kin_stage *s, kin_stage_shape largest, kin_err *err) {
 }
 
 static bool same_shape(kin_stage_shape a, kin_stage_shape b) {
-    return a.variant == b.variant && a.n_half == b.n_half && a.n_tokens == b.n_tokens && a.n_kv == b.n_kv && a.n_out == b.n_out;
+    return a.variant == b.variant && a.n_x == b.n_x && a.is_half == b.is_half && a.n_tokens == b.n_tokens && a.n_kv == b.n_kv &&
+           a.n_out == b.n_out;
 }
 
 // An input that no node reads has no memory, so there is nothing to write.

@@ -15,8 +15,9 @@ typedef struct kin_stage kin_stage;
 
 // The numbers that determine the graph's shape.
 typedef struct kin_stage_shape {
-    int variant; // which of the builder's graphs
-    int n_half;  // the second half of a feed-forward block: x is [n_tokens, n_half], and there is a residual; 0: not one
+    int variant;  // which of the builder's graphs
+    int n_x;      // numbers of a row of x; 0: those of the residual (kin_hparams_stream_width)
+    bool is_half; // the second half of a feed-forward block: there is a residual beside x
     int n_tokens;
     int n_kv;  // 0: no attention
     int n_out; // output rows; equal to n_tokens unless the stage ends the model
@@ -25,8 +26,8 @@ typedef struct kin_stage_shape {
 // The inputs of one run, with the shape's sizes. kin's kernels read the arrays of `all` and `out`, which must stay unchanged
 // until the run ends.
 typedef struct kin_stage_inputs {
-    const float *x;                                // f32 [n_tokens, n_embd or n_ff]
-    const float *residual;                         // f32 [n_tokens, n_embd], only for a half
+    const float *x;                                // f32 [n_tokens, n_x]
+    const float *residual;                         // f32 [n_tokens, stream width], only for a half
     const float *inputs;                           // f32 [n_tokens, n_layer * n_input], only if the layers have inputs
     const int32_t *pos;                            // [n_tokens]
     const int64_t *cells;                          // [n_tokens]
@@ -37,7 +38,7 @@ typedef struct kin_stage_inputs {
     kin_rows all, out;                             // [n_tokens], [n_out]
 } kin_stage_inputs;
 
-// Adds the nodes of one of the stage's graphs to g and returns the result. x: f32 [n_embd or n_ff, n_tokens]
+// Adds the nodes of one of the stage's graphs to g and returns the result. x: f32 [n_x, n_tokens]
 typedef struct ggml_tensor *(*kin_stage_build)(const void *user, kin_graph *g, struct ggml_tensor *x, int variant);
 
 // `proto`: its hp, layers, rope_factors, flash, sums and kernels are borrowed; n_nodes: an upper bound of the graph's nodes.

@@ -275,7 +275,7 @@ static int alloc_state(kin_weights *w, kin_err *err) {
     size_t n_blocks = n_layer * KIN_WEIGHT_BLOCK_COUNT + (size_t)w->n_tiles + 3; // plus the norm and twice the rope factors
     w->blocks = calloc(n_blocks, sizeof *w->blocks);
     w->stream_blocks = calloc(n_blocks, sizeof *w->stream_blocks);
-    size_t n_tensors = (n_layer + 1) * KIN_W_COUNT + (size_t)w->n_tiles;
+    size_t n_tensors = (n_layer + 1) * KIN_W_COUNT + KIN_STREAM_ENDS + (size_t)w->n_tiles;
     struct ggml_init_params params = {.mem_size = n_tensors * ggml_tensor_overhead(), .no_alloc = true};
     w->ctx = ggml_init(params);
     w->gpu_ctx = ggml_init(params);
@@ -300,6 +300,8 @@ static int check_weights(const kin_weights *w, kin_err *err) {
             if (kin_slice_check(&w->o.slices.of[id], t, err) != 0 || check_kernel(w, t, err) != 0) return KIN_FAIL;
         }
     }
+    for (int i = 0; i < KIN_STREAM_ENDS; i++)
+        if (w->model->stream_ends[i] && check_kernel(w, w->model->stream_ends[i], err) != 0) return KIN_FAIL;
     return check_kernel(w, w->model->output, err);
 }
 
@@ -403,6 +405,10 @@ struct ggml_tensor *kin_weights_output_norm(const kin_weights *w) {
 
 struct ggml_tensor *kin_weights_output_norm_bias(const kin_weights *w) {
     return w->output_norm_bias;
+}
+
+struct ggml_tensor *const *kin_weights_stream_ends(const kin_weights *w) {
+    return w->stream_ends;
 }
 
 int kin_weights_n_tiles(const kin_weights *w) {

@@ -83,14 +83,15 @@ struct ggml_tensor *kin_weights_rope_factors(const kin_weights *weights, const k
 // [n_embd, n_rows], so that it need not be in memory as a whole.
 struct ggml_tensor *kin_weights_output_norm(const kin_weights *weights);
 struct ggml_tensor *kin_weights_output_norm_bias(const kin_weights *weights);
+struct ggml_tensor *const *kin_weights_stream_ends(const kin_weights *weights); // [KIN_STREAM_ENDS] kin_model.stream_ends
 int kin_weights_n_tiles(const kin_weights *weights);
 int64_t kin_weights_tile_rows(const kin_model *model); // of every full tile; the last ones have the rest
 int kin_weights_count_tiles(const kin_model *model);
 struct ggml_tensor *kin_weights_tile(const kin_weights *weights, int i_tile);
 
 // A compute block is the unit of computing while weights stream: a part of a CPU layer (attention; then the feed-forward block,
-// in two halves if the layer has no experts), or a tile of the output. Compute blocks are numbered in cyclic order, those of a
-// layer consecutively.
+// in two halves if the layer has neither experts nor several streams), or a tile of the output. Compute blocks are numbered in
+// cyclic order, those of a layer consecutively.
 enum { KIN_MAX_LAYER_COMPUTE_BLOCKS = 3 };
 int kin_weights_n_compute_blocks(const kin_hparams *hp, int il);   // of a layer
 int kin_weights_compute_block(const kin_weights *weights, int il); // the first one of a CPU layer

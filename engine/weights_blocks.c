@@ -150,7 +150,7 @@ static kin_weights_block *new_block(kin_weights *w, const kin_device *device, in
 
 int kin_weights_n_compute_blocks(const kin_hparams *hp, int il) {
     const kin_layer layer = kin_layer_of(hp, il);
-    return layer.has_no_attention || layer.has_no_ff ? 1 : layer.has_experts ? 2 : 3;
+    return layer.has_no_attention || layer.has_no_ff ? 1 : layer.has_experts || hp->n_streams > 1 ? 2 : 3;
 }
 
 // Returns the compute block, within its layer, that a weight block belongs to.
@@ -197,6 +197,7 @@ void kin_weights_collect_blocks(kin_weights *w) {
         kin_weights_block *norm = new_block(w, output_device, KIN_WEIGHTS_NO_COMPUTE_BLOCK);
         add_tensor(norm, m->output_norm, &full, &w->output_norm, cpu, false);
         add_tensor(norm, m->output_norm_bias, &full, &w->output_norm_bias, cpu, false);
+        for (int i = 0; i < KIN_STREAM_ENDS; i++) add_tensor(norm, m->stream_ends[i], &full, &w->stream_ends[i], cpu, false);
     }
     const kin_gguf_tensor *factors = kin_model_rope_factors(m, o->n_ctx);
     add_tensor(new_block(w, cpu, KIN_WEIGHTS_NO_COMPUTE_BLOCK), factors, &full, &w->rope_factors[0], cpu, false);

@@ -73,7 +73,7 @@ struct kin_weights {
     size_t *layer_blocks;                       // [n_layer] the first block of a layer
     int n_cpu_layers;
     int first_tile_compute_block;
-    struct ggml_tensor *output_norm, *output_norm_bias;
+    struct ggml_tensor *output_norm, *output_norm_bias, *stream_ends[KIN_STREAM_ENDS];
     struct ggml_tensor **tiles; // [n_tiles]
     int n_tiles;
     struct ggml_tensor *rope_factors[2]; // for the CPU's layers, for the GPU's

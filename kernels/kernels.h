@@ -224,6 +224,21 @@ typedef struct kin_routing {
     const float *bias;         // f32 [n_expert], added when choosing, not when weighting; NULL: none. Borrowed
 } kin_routing;
 
+// ---- residual streams
+
+// The gates of a block of a token with several residual streams, from its products m // f32 [n_streams (2 + n_streams)]:
+//   part of stream s in the block's input        sigmoid(m[s] scale[0] + base[s]) + eps
+//   factor of the block's result in stream d     2 sigmoid(m[n + d] scale[1] + base[n + d])
+//   part of stream s in stream d afterwards      C[s][d], of m[2 n + s n + d] scale[2] + base[..]: a softmax over d, plus eps;
+//                                                then in turns divided by their sum (plus eps) over s and over d, n_iterations
+//                                                times the former and one time less the latter
+typedef struct kin_sinkhorn {
+    int n_streams, n_iterations;
+    float eps;
+    bool is_end; // only the first line: m, base and scale have no more
+    const float *base, *scale;
+} kin_sinkhorn;
+
 // ---- recurrent layers
 
 // A short convolution over time of some channels: output row r is the sum over i < n_taps of x[r + i] * tap i, by channel, or
@@ -319,6 +334,9 @@ typedef struct kin_kernels {
 
     // y += share * x; f32 [n], n a multiple of 16
     void (*add_scaled)(int64_t n, float share, const float *x, float *y);
+
+    // gates // f32, as many as there are numbers in m. gates must not be m.
+    void (*sinkhorn)(const kin_sinkhorn *sinkhorn, const float *m, float *gates);
 
     void (*convolve)(const kin_convolution *convolution);
 

@@ -3,6 +3,7 @@
 #include <math.h>
 
 #include "model/kernel_ops.h"
+#include "model/streams.h"
 #include "pure/plan/expert_guess.h"
 
 struct ggml_tensor *kin_block_output(kin_graph *g, struct ggml_tensor *matrix, struct ggml_tensor *x) {
@@ -30,19 +31,22 @@ static struct ggml_tensor *linear(kin_graph *g, struct ggml_tensor *weight, stru
     return bias ? ggml_add(g->ctx, y, bias) : y;
 }
 
-// The same plus a residual [n_out, n]. Ends a block: the devices of a group add up their parts here.
+// The same plus a residual [n_out, n], if there is one. Ends a block: the devices of a group add up their parts here.
 static struct ggml_tensor *linear_onto(kin_graph *g, struct ggml_tensor *weight, struct ggml_tensor *bias, struct ggml_tensor *x,
                                        struct ggml_tensor *residual) {
     if (g->sums) return kin_op_sum(g, linear(g, weight, bias, x), residual);
     if (g->kernels) return kin_op_linear(g, x, &weight, bias ? &bias : NULL, 1, residual);
-    return ggml_add(g->ctx, linear(g, weight, bias, x), residual);
+    struct ggml_tensor *y = linear(g, weight, bias, x);
+    return residual ? ggml_add(g->ctx, y, residual) : y;
 }
 
-// Ends a block: residual + residual_scale * norm(weight h + bias), with the norm if the layer has one. [n_embd, n]
+// Ends a block: residual + residual_scale * norm(weight h + bias), with the norm if the layer has one. Without a residual, in a
+// model with several streams, there is no scale either. [n_embd, n]
 static struct ggml_tensor *add_onto(kin_graph *g, struct ggml_tensor *y, struct ggml_tensor *norm, struct ggml_tensor *residual) {
     const float scale = g->hp->residual_scale;
     kin_assert(!g->sums); // ensured by kin_share_pieces_of
     if (norm) y = norm_with(g, g->hp->out_norm_eps != 0 ? g->hp->out_norm_eps : g->hp->rms_eps, y, norm, NULL);
+    if (!residual) return y;
     if (g->kernels) return kin_op_add(g, y, scale, residual);
     return ggml_add(g->ctx, scale == 1 ? y : ggml_scale(g->ctx, y, scale), residual);
 }
@@ -62,6 +66,7 @@ const char *kin_blocks_without_ggml(const kin_hparams *hp) {
     if (hp->latent.n_latent > 0) return "latent attention";
     if (hp->query_temperature != 0) return "query scaling by position";
     if (hp->routing.n_group > 1) return "grouped expert routing";
+    if (hp->n_streams > 1) return "several residual streams";
     return NULL;
 }
 
@@ -347,34 +352,44 @@ static struct ggml_tensor *join_draft(kin_graph *g, struct ggml_tensor *const *w
     return linear(g, w[KIN_W_NEXTN_PROJ], NULL, both);
 }
 
-struct ggml_tensor *kin_block_attention(kin_graph *g, int il, struct ggml_tensor *x) {
+// Adds the attention block's result for x // [n_embd, n_tokens] to the residual of the rows that are needed. residual NULL:
+// returns the result alone. [n_embd, n]
+static struct ggml_tensor *attention_onto(kin_graph *g, int il, struct ggml_tensor *x, struct ggml_tensor *residual) {
     struct ggml_tensor *const *w = g->layers[il].w;
-    if (w[KIN_W_NEXTN_PROJ]) x = join_draft(g, w, x);
     struct ggml_tensor *cur = w[KIN_W_ATTN_NORM] ? kin_block_norm(g, x, w[KIN_W_ATTN_NORM], w[KIN_W_ATTN_NORM_BIAS]) : x;
     struct ggml_tensor *normed = cur;
     const kin_layer how = kin_layer_of(g->hp, il);
     if (how.is_latent) {
-        cur = attend_latent(g, il, cur);              // [n_head * v_dim, n]
-        if (drops_rows(g, il)) x = wanted_rows(g, x); // [n_embd, n_out]
-        return end_block(g, w[KIN_W_LATENT_OUT], NULL, NULL, cur, x);
+        cur = attend_latent(g, il, cur); // [n_head * v_dim, n]
+        return end_block(g, w[KIN_W_LATENT_OUT], NULL, NULL, cur, residual);
     }
     if (w[KIN_W_CONV_IN]) {
-        cur = convolve(g, il, cur);                   // [n_embd, n]
-        if (drops_rows(g, il)) x = wanted_rows(g, x); // [n_embd, n_out]
-        return end_block(g, w[KIN_W_CONV_OUT], NULL, NULL, cur, x);
+        cur = convolve(g, il, cur); // [n_embd, n]
+        return end_block(g, w[KIN_W_CONV_OUT], NULL, NULL, cur, residual);
     }
     if (how.is_recurrent || how.gates_queries) {
         cur = how.is_recurrent ? recur(g, il, cur) : attend_gated(g, il, cur); // [n_values or n_embd_q, n]
-        if (drops_rows(g, il)) x = wanted_rows(g, x);                          // [n_embd, n_out]
-        return end_block(g, w[how.is_recurrent ? KIN_W_DELTA_OUT : KIN_W_ATTN_OUT], NULL, NULL, cur, x);
+        return end_block(g, w[how.is_recurrent ? KIN_W_DELTA_OUT : KIN_W_ATTN_OUT], NULL, NULL, cur, residual);
     }
     cur = g->kernels ? attend_by_kernels(g, il, cur) : attend_by_ggml(g, il, cur); // [n_embd_out, n]
     if (w[KIN_W_ATTN_GATE]) {
         if (drops_rows(g, il)) normed = wanted_rows(g, normed); // [n_embd, n_out]
         cur = gate_heads(g, il, cur, normed);
     }
-    if (drops_rows(g, il)) x = wanted_rows(g, x); // [n_embd, n_out]
-    return end_block(g, w[KIN_W_ATTN_OUT], w[KIN_W_ATTN_OUT_BIAS], w[KIN_W_ATTN_OUT_NORM], cur, x);
+    return end_block(g, w[KIN_W_ATTN_OUT], w[KIN_W_ATTN_OUT_BIAS], w[KIN_W_ATTN_OUT_NORM], cur, residual);
+}
+
+struct ggml_tensor *kin_block_attention(kin_graph *g, int il, struct ggml_tensor *x) {
+    const kin_streams_mixer *mixer = kin_streams_of(g->hp);
+    struct ggml_tensor *const *w = g->layers[il].w, *gates;
+    if (w[KIN_W_NEXTN_PROJ]) x = join_draft(g, w, x);
+    if (!mixer) return attention_onto(g, il, x, drops_rows(g, il) ? wanted_rows(g, x) : x);
+    struct ggml_tensor *y = attention_onto(g, il, mixer->in(g, il, KIN_STREAMS_ATTN, x, &gates), NULL); // [n_embd, n]
+    if (drops_rows(g, il)) {
+        x = wanted_rows(g, x);         // [stream width, n_out]
+        gates = wanted_rows(g, gates); // [any, n_out]
+    }
+    return mixer->out(g, il, KIN_STREAMS_ATTN, x, gates, y);
 }
 
 // ---- dense feed-forward blocks
@@ -588,21 +603,30 @@ static struct ggml_tensor *experts_by_kernels(kin_graph *g, int il, struct ggml_
     return kin_op_experts(g, il, &how, sum, in.experts, routed, slots);
 }
 
-static struct ggml_tensor *ffn_experts(kin_graph *g, int il, struct ggml_tensor *x) {
+// residual + experts(norm(x)); residual NULL: the sum of experts alone
+static struct ggml_tensor *ffn_experts(kin_graph *g, int il, struct ggml_tensor *x, struct ggml_tensor *residual) {
     struct ggml_tensor *const *w = g->layers[il].w;
     const moe_input in = norm_moe(g, il, x);
     const bool as_is = adds_as_is(g, w[KIN_W_FFN_OUT_NORM]);
-    struct ggml_tensor *sum = as_is && !g->sums ? x : NULL;
+    struct ggml_tensor *sum = as_is && !g->sums ? residual : NULL;
     sum = g->kernels ? experts_by_kernels(g, il, sum, in, x) : experts_by_ggml(g, il, sum, in);
     if (w[KIN_W_FFN_SHARED_DOWN]) sum = add_shared(g, il, sum, in.experts);
-    if (g->sums) return kin_op_sum(g, sum, x);
+    if (g->sums) return kin_op_sum(g, sum, residual);
     if (w[KIN_W_FFN_DENSE_OUT_NORM]) sum = add_dense(g, il, sum, x);
-    return end_layer(g, il, as_is ? sum : add_onto(g, sum, w[KIN_W_FFN_OUT_NORM], x));
+    return end_layer(g, il, as_is ? sum : add_onto(g, sum, w[KIN_W_FFN_OUT_NORM], residual));
+}
+
+static struct ggml_tensor *ffn_onto(kin_graph *g, int il, struct ggml_tensor *x, struct ggml_tensor *residual) {
+    if (kin_layer_of(g->hp, il).has_experts) return ffn_experts(g, il, x, residual);
+    return ffn_down(g, il, kin_block_ffn_in(g, il, x), residual);
 }
 
 struct ggml_tensor *kin_block_ffn(kin_graph *g, int il, struct ggml_tensor *x) {
-    if (kin_layer_of(g->hp, il).has_experts) return ffn_experts(g, il, x);
-    return ffn_down(g, il, kin_block_ffn_in(g, il, x), x);
+    const kin_streams_mixer *mixer = kin_streams_of(g->hp);
+    struct ggml_tensor *gates;
+    if (!mixer) return ffn_onto(g, il, x, x);
+    struct ggml_tensor *y = ffn_onto(g, il, mixer->in(g, il, KIN_STREAMS_FF, x, &gates), NULL); // [n_embd, n]
+    return mixer->out(g, il, KIN_STREAMS_FF, x, gates, y);
 }
 
 struct ggml_tensor *kin_block_layer(kin_graph *g, int il, struct ggml_tensor *x) {

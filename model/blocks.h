@@ -16,7 +16,8 @@ struct ggml_tensor *kin_block_output(kin_graph *g, struct ggml_tensor *matrix, s
 const char *kin_blocks_without_ggml(const kin_hparams *hp);
 
 // Multi-head attention with grouped key/value heads. x: [n_embd, n_tokens] -> x + attention(norm(x)). In the model's last layer
-// only g->out_rows are kept: [n_embd, n_out].
+// only g->out_rows are kept: [n_embd, n_out]. With several streams x and the results of this and of the following two functions
+// are [stream width, n], and blocks mix them (model/streams.h) instead of adding to them.
 struct ggml_tensor *kin_block_attention(kin_graph *g, int il, struct ggml_tensor *x);
 
 // The feed-forward block, dense or with experts. x: [n_embd, n] -> x + ffn(norm(x))
@@ -25,7 +26,8 @@ struct ggml_tensor *kin_block_ffn(kin_graph *g, int il, struct ggml_tensor *x);
 // All blocks of a layer. x: [n_embd, n_tokens] -> [n_embd, n], as kin_block_attention does
 struct ggml_tensor *kin_block_layer(kin_graph *g, int il, struct ggml_tensor *x);
 
-// The two halves of a dense block. x: [n_embd, n] -> h: [n_ff, n]; h -> g->residual + down(h): [n_embd, n]
+// The two halves of a dense block, of models with one stream. x: [n_embd, n] -> h: [n_ff, n]; h -> g->residual + down(h):
+// [n_embd, n]
 struct ggml_tensor *kin_block_ffn_in(kin_graph *g, int il, struct ggml_tensor *x);
 struct ggml_tensor *kin_block_ffn_out(kin_graph *g, int il, struct ggml_tensor *h);
 

@@ -17,6 +17,11 @@ static int check(const kin_model *m, kin_err *err) {
     if (!m->hp.arch->drafts)
         return kin_err_set(err, "drafts from the blocks for multi-token prediction of the family '%s' are not supported",
                            m->hp.arch->name);
+    if (m->hp.n_streams > 1)
+        return kin_err_set(err,
+                           "drafts from the blocks for multi-token prediction of a model with %d residual streams are not "
+                           "supported",
+                           m->hp.n_streams);
     if (n == 1) return 0;
     return kin_err_set(err, "the file has %d blocks for multi-token prediction, but only one is supported", n);
 }

@@ -40,13 +40,14 @@ static void normalize(const kin_hparams *hp, int n, float *x) {
 }
 
 int kin_embed(const kin_model *model, const int32_t *tokens, int n, float *x, kin_err *err) {
-    for (int i = 0; i < n; i++, x += model->hp.n_embd) {
+    for (int i = 0; i < n; i++, x += kin_hparams_stream_width(&model->hp)) {
         if (tokens[i] < 0 || tokens[i] >= model->hp.n_vocab) {
             return kin_err_set(err, "token %d is not in the vocabulary (0..%d)", tokens[i], model->hp.n_vocab - 1);
         }
         if (embed_row(model, model->token_embd, tokens[i], x, err) != 0) return KIN_FAIL;
         if (model->hp.norms_embedding) normalize(&model->hp, model->hp.n_embd, x);
         for (int k = 0; k < model->hp.n_embd && model->hp.embedding_scale != 1; k++) x[k] *= model->hp.embedding_scale;
+        for (int s = 1; s < model->hp.n_streams; s++) memcpy(x + s * model->hp.n_embd, x, (size_t)model->hp.n_embd * sizeof *x);
     }
     return 0;
 }

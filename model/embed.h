@@ -3,8 +3,8 @@
 
 #include "model/model.h"
 
-// x // f32 [n, n_embd]: the embedding rows of the tokens, dequantized. Only these rows of the file are read.
-// Fails on an id outside the vocabulary, with x undefined.
+// x // f32 [n, stream width]: the embedding rows of the tokens, dequantized; of several streams a copy for each. Only these rows
+// of the file are read. Fails on an id outside the vocabulary, with x undefined.
 int kin_embed(const kin_model *model, const int32_t *tokens, int n, float *x, kin_err *err);
 
 // Returns the floats of all layers' inputs for a token; 0: they have none.

@@ -162,6 +162,7 @@ bool kin_hparams_is_uniform(const kin_hparams *hp) {
 }
 
 void kin_hparams_read(kin_hparams *hp, kin_meta *k) {
+    hp->n_streams = 1;
     hp->embedding_scale = hp->residual_scale = hp->logit_scale = hp->router_scale = 1;
     read_n_layer(k, hp);
     hp->n_embd = kin_meta_int(k, "embedding_length", KIN_KEY_REQUIRED, 1, MAX_WIDTH);

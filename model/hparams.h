@@ -49,6 +49,15 @@ typedef struct kin_latent {
     bool is_fused;    // the file has the matrices of keys and values in one, which must be converted (KIN_W_LATENT_KV_B)
 } kin_latent;
 
+// How several residual streams are mixed (model/streams.h).
+typedef enum kin_streams_kind {
+    KIN_STREAMS_ONE, // there is one stream, to which blocks add their results
+    KIN_STREAMS_SINKHORN,
+    KIN_STREAMS_KINDS,
+} kin_streams_kind;
+
+enum { KIN_STREAM_ENDS = 4 }; // most tensors that mix the streams after the last layer
+
 // How one layer computes. It has norms, biases, sinks and shared experts if it has their weights.
 typedef struct kin_layer {
     int n_head, n_head_kv, n_ff; // in kin_hparams.layers 0: the model's
@@ -79,6 +88,12 @@ typedef struct kin_hparams {
     int n_layer;
     int n_draft_layer; // unused draft blocks (token prediction) after the layers
     int n_embd;
+    int n_streams;            // hidden states of a token between two layers: 1, but in models with hyper-connections
+    kin_streams_kind streams; // how they are mixed
+    struct {
+        int n_iterations;
+        float eps;
+    } sinkhorn; // of KIN_STREAMS_SINKHORN
     int n_vocab;
     int n_input; // values that each layer is given of each token besides the hidden state; 0: none
     int n_ctx_train;
@@ -124,6 +139,11 @@ typedef struct kin_hparams {
 
     kin_layer *layers; // [n_layer], owned by the model; NULL: all are plain (kin_layer_of)
 } kin_hparams;
+
+// The width of the residual: the numbers of a token between two layers, and between two members of a ring.
+static inline int kin_hparams_stream_width(const kin_hparams *hp) {
+    return hp->n_streams > 1 ? hp->n_streams * hp->n_embd : hp->n_embd;
+}
 
 // The widths of queries, of keys and values in the cache, and of attention's result, of a layer from kin_layer_of.
 static inline int kin_layer_n_embd_q(const kin_layer *layer) {

@@ -7,6 +7,7 @@
 
 #include "model/arch.h"
 #include "model/model_impl.h"
+#include "model/streams.h"
 
 static int check_shape(const kin_gguf_tensor *t, const int64_t ne[3], kin_err *err) {
     bool same = t->ne[3] == 1;
@@ -62,6 +63,14 @@ static int find_inputs(kin_model *m, size_t *n_used, kin_err *err) {
     return kin_model_find_tensor(m, "per_layer_proj_norm.weight", norm, true, true, &m->input_norm, n_used, err);
 }
 
+static int find_stream_ends(kin_model *m, size_t *n_used, kin_err *err) {
+    kin_streams_end end;
+    for (int i = 0; kin_streams_end_at(&m->hp, i, &end); i++)
+        if (kin_model_find_tensor(m, end.name, end.ne, end.is_vector, true, &m->stream_ends[i], n_used, err) != 0)
+            return KIN_FAIL;
+    return 0;
+}
+
 static int find_ends(kin_model *m, size_t *n_used, kin_err *err) {
     const kin_hparams *hp = &m->hp;
     const int64_t matrix[3] = {hp->n_embd, hp->n_vocab, 1}, norm[3] = {hp->n_embd, 1, 1}, factors[3] = {hp->n_rope_factors, 1, 1};
@@ -80,6 +89,7 @@ static int find_ends(kin_model *m, size_t *n_used, kin_err *err) {
         kin_model_find_tensor(m, "rope_factors_long.weight", factors, true, true, &m->rope_factors_long, n_used, err) != 0)
         return KIN_FAIL;
     if (!m->output) m->output = m->token_embd;
+    if (find_stream_ends(m, n_used, err) != 0) return KIN_FAIL;
     return hp->n_input > 0 ? find_inputs(m, n_used, err) : 0;
 }
 
@@ -135,6 +145,7 @@ static int refuse_unknown(const kin_model *m, size_t n_used, kin_err *err) {
         bool used = t == m->token_embd || t == m->output_norm || t == m->output_norm_bias || t == m->output ||
                     t == m->rope_factors || t == m->rope_factors_long || t == m->input_embd || t == m->input_proj ||
                     t == m->input_norm || is_draft_tensor(m, t);
+        for (int k = 0; k < KIN_STREAM_ENDS; k++) used = used || t == m->stream_ends[k];
         for (int il = 0; il < m->hp.n_layer && !used; il++) {
             for (int w = 0; w < KIN_W_COUNT; w++) used = used || m->layers[il].w[w] == t;
         }
@@ -214,10 +225,17 @@ uint64_t kin_model_layer_bytes(const kin_model *m, int il) {
     return sum;
 }
 
+uint64_t kin_model_stream_end_bytes(const kin_model *m) {
+    uint64_t sum = 0;
+    for (int i = 0; i < KIN_STREAM_ENDS; i++) sum += m->stream_ends[i] ? m->stream_ends[i]->n_bytes : 0;
+    return sum;
+}
+
 uint64_t kin_model_bytes_per_token(const kin_model *m) {
     const kin_hparams *hp = &m->hp;
     uint64_t sum = m->output->n_bytes + m->output_norm->n_bytes + m->token_embd->n_bytes / (uint64_t)hp->n_vocab;
     if (m->input_embd) sum += m->input_embd->n_bytes / (uint64_t)hp->n_vocab + m->input_proj->n_bytes;
+    sum += kin_model_stream_end_bytes(m);
     for (int il = 0; il < hp->n_layer; il++) {
         for (int w = 0; w < KIN_W_COUNT; w++) {
             const kin_gguf_tensor *t = m->layers[il].w[w];

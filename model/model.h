@@ -17,12 +17,14 @@ typedef struct kin_model {
     kin_hparams hp;          // its list of layers belongs to the model
     kin_model_layer *layers; // [n_layer]
 
-    const kin_gguf_tensor *token_embd;        // [n_embd, n_vocab]
-    const kin_gguf_tensor *output_norm;       // f32 [n_embd]
-    const kin_gguf_tensor *output_norm_bias;  // f32 [n_embd]; NULL if the family has none
-    const kin_gguf_tensor *output;            // [n_embd, n_vocab]; token_embd itself if the two are tied
-    const kin_gguf_tensor *rope_factors;      // f32 [n_rot / 2], NULL if the model has none
-    const kin_gguf_tensor *rope_factors_long; // the same for contexts longer than the original training context
+    const kin_gguf_tensor *token_embd;                   // [n_embd, n_vocab]
+    const kin_gguf_tensor *output_norm;                  // f32 [n_embd]
+    const kin_gguf_tensor *output_norm_bias;             // f32 [n_embd]; NULL if the family has none
+    const kin_gguf_tensor *output;                       // [n_embd, n_vocab]; token_embd itself if the two are tied
+    const kin_gguf_tensor *stream_ends[KIN_STREAM_ENDS]; // mix several streams after the last layer (kin_streams_end_at); NULL:
+                                                         // there are not so many
+    const kin_gguf_tensor *rope_factors;                 // f32 [n_rot / 2], NULL if the model has none
+    const kin_gguf_tensor *rope_factors_long;            // the same for contexts longer than the original training context
     // Of the layers' inputs; NULL: they have none. The first one is by token: its rows are read singly.
     const kin_gguf_tensor *input_embd; // [n_input * n_layer, n_vocab]
     const kin_gguf_tensor *input_proj; // [n_embd, n_input * n_layer]
@@ -42,6 +44,9 @@ const kin_gguf_tensor *kin_model_rope_factors(const kin_model *model, int n_ctx)
 
 // Returns the bytes of all weights of one layer in the file.
 uint64_t kin_model_layer_bytes(const kin_model *model, int il);
+
+// Returns the bytes of the tensors that mix several streams after the last layer.
+uint64_t kin_model_stream_end_bytes(const kin_model *model);
 
 // Returns the bytes that one generated token must read: all layers (of experts the routed share), the output layer, one embedding
 // row.

@@ -30,8 +30,7 @@ static part part_of(const kin_gguf_tensor *t, bool tied, bool output_wanted) {
     if (layer_of(t->name) >= 0) return PART_LAYER;
     if (kin_str_eq(t->name, "token_embd.weight")) return tied && output_wanted ? PART_OUTPUT : PART_EMBEDDING;
     if (t->name.len > 10 && memcmp(t->name.at, "per_layer_", 10) == 0) return PART_EMBEDDING;
-    if (kin_str_eq(t->name, "output.weight") || (t->name.len > 12 && memcmp(t->name.at, "output_norm.", 12) == 0))
-        return PART_OUTPUT;
+    if (kin_str_eq(t->name, "output.weight") || (t->name.len > 7 && memcmp(t->name.at, "output_", 7) == 0)) return PART_OUTPUT;
     return PART_SHARED;
 }
 

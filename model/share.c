@@ -47,9 +47,9 @@ static bool can_share_weight(kin_weight weight) {
 }
 
 // True if devices can share the layers at all: not if the layers differ in width, or something is normalised or scaled after a
-// sum, or is not a sum of parts.
+// sum, is not a sum of parts, or goes into several streams.
 static bool can_share(const kin_model *m) {
-    if (m->hp.residual_scale != 1 || !kin_hparams_is_uniform(&m->hp)) return false;
+    if (m->hp.residual_scale != 1 || m->hp.n_streams > 1 || !kin_hparams_is_uniform(&m->hp)) return false;
     for (int il = 0; il < m->hp.n_layer; il++) {
         if (kin_layer_of(&m->hp, il).has_experts != (m->hp.n_expert > 0)) return false;
         for (int w = 0; w < KIN_W_COUNT; w++)
@@ -102,6 +102,8 @@ int kin_share_split(const kin_model *m, int kv_type, const double *weights, int 
     int heads[KIN_SHARE_RANKS], ff[KIN_SHARE_RANKS];
     if (n_ranks < 2 || n_ranks > KIN_SHARE_RANKS)
         return kin_err_set(err, "a group must have 2 to %d devices, but has %d", KIN_SHARE_RANKS, n_ranks);
+    if (m->hp.n_streams > 1)
+        return kin_err_set(err, "devices cannot share the layers of a model with %d residual streams", m->hp.n_streams);
     for (int r = 0; r < n_ranks; r++) {
         if (!(weights[r] > 0)) return kin_err_set(err, "device %d of a group must have a share above 0", r);
     }

@@ -35,6 +35,9 @@ typedef enum dim {
     DIM_CONV_TAPS,
     DIM_EMBD_THRICE,
     DIM_EMBD_TWICE,
+    DIM_STREAMS, // all streams of a token
+    DIM_SINKHORN,
+    DIM_SINKHORN_PARTS,
     DIM_LATENT, // of latent attention, like the following
     DIM_LATENT_KEY,
     DIM_LATENT_QUERY,
@@ -137,6 +140,12 @@ static const weight_spec weight_specs[KIN_W_COUNT] = {
     [KIN_W_FFN_SHARED_GATE] = {"ffn_gate_shexp.weight", KIN_WEIGHT_BLOCK_FFN_GATE, {DIM_EMBD, DIM_FF_SHARED}},
     [KIN_W_FFN_SHARED_UP] = {"ffn_up_shexp.weight", KIN_WEIGHT_BLOCK_FFN_UP, {DIM_EMBD, DIM_FF_SHARED}},
     [KIN_W_FFN_SHARED_DOWN] = {"ffn_down_shexp.weight", KIN_WEIGHT_BLOCK_FFN_DOWN, {DIM_FF_SHARED, DIM_EMBD}},
+    [KIN_W_SINKHORN_ATTN_FN] = {"hc_attn_fn.weight", KIN_WEIGHT_BLOCK_ATTN, {DIM_STREAMS, DIM_SINKHORN}},
+    [KIN_W_SINKHORN_ATTN_BASE] = {"hc_attn_base.weight", KIN_WEIGHT_BLOCK_ATTN, {DIM_SINKHORN}},
+    [KIN_W_SINKHORN_ATTN_SCALE] = {"hc_attn_scale.weight", KIN_WEIGHT_BLOCK_ATTN, {DIM_SINKHORN_PARTS}},
+    [KIN_W_SINKHORN_FF_FN] = {"hc_ffn_fn.weight", KIN_WEIGHT_BLOCK_FFN_GATE, {DIM_STREAMS, DIM_SINKHORN}},
+    [KIN_W_SINKHORN_FF_BASE] = {"hc_ffn_base.weight", KIN_WEIGHT_BLOCK_FFN_GATE, {DIM_SINKHORN}},
+    [KIN_W_SINKHORN_FF_SCALE] = {"hc_ffn_scale.weight", KIN_WEIGHT_BLOCK_FFN_GATE, {DIM_SINKHORN_PARTS}},
     [KIN_W_NEXTN_PROJ] = {"nextn.eh_proj.weight", KIN_WEIGHT_BLOCK_ATTN, {DIM_EMBD_TWICE, DIM_EMBD}},
     [KIN_W_NEXTN_TOKEN_NORM] = {"nextn.enorm.weight", KIN_WEIGHT_BLOCK_ATTN, {DIM_EMBD}},
     [KIN_W_NEXTN_STATE_NORM] = {"nextn.hnorm.weight", KIN_WEIGHT_BLOCK_ATTN, {DIM_EMBD}},
@@ -223,6 +232,9 @@ static int64_t dim_size(dim d, const kin_hparams *hp, const kin_layer *layer) {
     case DIM_CONV_TAPS: return hp->conv.n_taps;
     case DIM_EMBD_THRICE: return 3 * (int64_t)hp->n_embd;
     case DIM_EMBD_TWICE: return 2 * (int64_t)hp->n_embd;
+    case DIM_STREAMS: return kin_hparams_stream_width(hp);
+    case DIM_SINKHORN: return (2 + (int64_t)hp->n_streams) * hp->n_streams;
+    case DIM_SINKHORN_PARTS: return 3;
     case DIM_LATENT: return hp->latent.n_latent;
     case DIM_LATENT_KEY: return hp->latent.n_latent + hp->latent.n_rot;
     case DIM_LATENT_QUERY: return hp->latent.n_query;

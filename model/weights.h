@@ -95,6 +95,13 @@ typedef enum kin_weight {
     KIN_W_FFN_SHARED_GATE,
     KIN_W_FFN_SHARED_UP,
     KIN_W_FFN_SHARED_DOWN,
+    KIN_W_SINKHORN_ATTN_FN, // of several streams (KIN_STREAMS_SINKHORN): its products, their scales and what is added to them
+                            // make the gates of attention
+    KIN_W_SINKHORN_ATTN_BASE,
+    KIN_W_SINKHORN_ATTN_SCALE,
+    KIN_W_SINKHORN_FF_FN, // the same of the feed-forward block
+    KIN_W_SINKHORN_FF_BASE,
+    KIN_W_SINKHORN_FF_SCALE,
     KIN_W_NEXTN_PROJ,       // of a draft block, like the following: makes its input of the two that these norms make
     KIN_W_NEXTN_TOKEN_NORM, // of the token's embedding, the first half
     KIN_W_NEXTN_STATE_NORM, // of the hidden state before it
@@ -115,7 +122,7 @@ typedef enum kin_weight_block {
 
 // ---- sets of weights
 
-enum { KIN_WEIGHTS_MAX = 128 }; // names of all families together
+enum { KIN_WEIGHTS_MAX = 192 }; // names of all families together
 _Static_assert((int)KIN_W_COUNT <= (int)KIN_WEIGHTS_MAX, "a kin_weight_set holds every weight");
 
 typedef struct kin_weight_set {

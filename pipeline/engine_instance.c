@@ -157,7 +157,7 @@ static int open_remote(kin_engine_instance *s, const kin_proto_plan *plan, const
     s->remote = o->remote;
     s->pool = o->pool;
     s->n_rounds = plan->n_rounds;
-    s->steps = kin_engine_instance_steps(plan, s->model.hp.n_embd);
+    s->steps = kin_engine_instance_steps(plan, kin_hparams_stream_width(&s->model.hp));
     s->ops = malloc(KIN_PROTO_MAX_OPS * sizeof *s->ops);
     if (!s->ops) return kin_err_set(err, "out of memory");
     const kin_remote_open open = {.plan = plan, .progress = o->progress, .progress_user = o->progress_user};
@@ -176,7 +176,7 @@ static int open_instance(kin_engine_instance *s, const kin_proto_plan *plan, con
                                      .n_layer = s->model.hp.n_layer,
                                      .n_steps = KIN_STEPS_IN_FLIGHT,
                                      .sum = kin_share_is_whole(&s->share) ? (kin_sum){0} : o->sum};
-    kin_steps steps = kin_engine_instance_steps(plan, s->model.hp.n_embd);
+    kin_steps steps = kin_engine_instance_steps(plan, kin_hparams_stream_width(&s->model.hp));
     s->n_rounds = plan->n_rounds;
     if (kin_stage_executor_open(&s->executor, &po, err) != 0) return KIN_FAIL;
     if (kin_worker_open(&s->worker, s->executor, &steps, o->pool, err) != 0) return KIN_FAIL;
@@ -284,7 +284,7 @@ bool kin_engine_instance_passes_early(const kin_engine_instance *s) {
 }
 
 int kin_engine_instance_n_embd(const kin_engine_instance *s) {
-    return s->model.hp.n_embd;
+    return kin_hparams_stream_width(&s->model.hp);
 }
 
 int kin_engine_instance_n_rounds(const kin_engine_instance *s) {

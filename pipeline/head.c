@@ -41,9 +41,9 @@ struct kin_head {
     int n_batch, n_steps, n_chunk, chunk_worth;
 
     flight *flights; // [n_steps] cyclic, by step number
-    float *x;        // f32 [n_batch, n_embd] hidden states of the current step
+    float *x;        // f32 [n_batch, stream width] hidden states of the current step
     float *inputs;   // f32 [n_batch, any] its inputs of the layers; NULL: they have none
-    float *out_x;    // f32 [cap_out, n_embd] rows of x whose logits are wanted
+    float *out_x;    // f32 [cap_out, stream width] rows of x whose logits are wanted
     int cap_out;
     bool has_states; // x holds the states of the step that came back last
     kin_kv_op *ops;  // [n_ops] for the next step
@@ -81,7 +81,7 @@ int kin_head_open(kin_head **out, const kin_model *model, const kin_head_ring *r
     h->n_batch = n_batch;
     h->n_steps = n_steps;
     h->next_step = h->done_step = 1;
-    h->x = malloc((size_t)n_batch * (size_t)model->hp.n_embd * sizeof *h->x);
+    h->x = malloc((size_t)n_batch * (size_t)kin_hparams_stream_width(&model->hp) * sizeof *h->x);
     const size_t n_inputs = kin_embed_n_inputs(model);
     h->inputs = n_inputs ? malloc((size_t)n_batch * n_inputs * sizeof *h->inputs) : NULL;
     int rc = h->x && (h->inputs || !n_inputs) ? alloc_flights(h, err) : kin_err_set(err, "out of memory");
@@ -337,7 +337,7 @@ int kin_head_send(kin_head *h, const kin_head_step *s, uint64_t *number, kin_err
 // Puts the input of the first layer into the border log, since no member has logged it.
 static int put_embeddings(kin_head *h, const kin_page_request *r, const int32_t *tokens, kin_err *err) {
     size_t n = (size_t)r->n * KIN_KV_CELLS;
-    float *x = malloc(n * (size_t)h->model->hp.n_embd * sizeof *x);
+    float *x = malloc(n * (size_t)kin_hparams_stream_width(&h->model->hp) * sizeof *x);
     if (!x) return kin_err_set(err, "out of memory");
     int rc = kin_embed(h->model, tokens, (int)n, x, err);
     if (rc == 0) rc = kin_gguf_check_files(h->model->gguf, err); // others keep what they compute from it
@@ -403,16 +403,16 @@ static int check_order(const kin_head *h, uint64_t step, kin_err *err) {
 
 // Returns the rows whose logits are wanted; of a step with states they are copied, because x keeps all rows. NULL: no memory.
 static const float *wanted_rows(kin_head *h, const flight *f) {
-    const size_t n_embd = (size_t)h->model->hp.n_embd;
+    const size_t width = (size_t)kin_hparams_stream_width(&h->model->hp);
     if (!f->states || f->n_logits == f->batch.n_tokens) return h->x;
     if (f->n_logits > h->cap_out) {
-        float *larger = realloc(h->out_x, (size_t)f->n_logits * n_embd * sizeof *larger);
+        float *larger = realloc(h->out_x, (size_t)f->n_logits * width * sizeof *larger);
         if (!larger) return NULL;
         h->out_x = larger;
         h->cap_out = f->n_logits;
     }
     for (int i = 0; i < f->n_logits; i++)
-        memcpy(h->out_x + (size_t)i * n_embd, h->x + (size_t)f->out[i] * n_embd, n_embd * sizeof *h->x);
+        memcpy(h->out_x + (size_t)i * width, h->x + (size_t)f->out[i] * width, width * sizeof *h->x);
     return h->out_x;
 }
 

@@ -123,7 +123,7 @@ typedef struct kin_head_meanwhile {
 int kin_head_receive(kin_head *head, const kin_head_meanwhile *meanwhile, uint64_t *number, kin_err *err);
 
 // For a step with `states` that kin_head_receive has just returned: the hidden states of all its tokens before the output norm //
-// f32 [n, n_embd], valid until the next call. NULL: it was forgotten, and has none.
+// f32 [n, stream width], valid until the next call. NULL: it was forgotten, and has none.
 const float *kin_head_states(const kin_head *head);
 
 // Computes hidden // f32 [n, n_embd], normalised -> logits // f32 [n, n_vocab] with the ring's output layer.

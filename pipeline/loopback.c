@@ -89,7 +89,7 @@ int kin_loopback_head_open(kin_loopback_head *out, const kin_model *model, kin_s
                                      .n_rounds = 1,
                                      .n_layer = hp->n_layer,
                                      .n_steps = n_steps};
-    if (kin_loopback_open(&out->loopback, n_batch, hp->n_embd, n_steps, err) != 0 ||
+    if (kin_loopback_open(&out->loopback, n_batch, kin_hparams_stream_width(hp), n_steps, err) != 0 ||
         kin_stage_executor_open(&out->executor, &po, err) != 0) {
         kin_loopback_head_close(out);
         return KIN_FAIL;

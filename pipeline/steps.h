@@ -20,7 +20,8 @@ enum { KIN_STEPS_BUFFERS = 2 * KIN_STEPS_IN_FLIGHT + 16 };
 
 // Parameters that all steps of an epoch share.
 typedef struct kin_steps {
-    int n_embd, n_batch, n_seq, n_rounds;
+    int n_embd; // numbers of a token between two layers (kin_hparams_stream_width)
+    int n_batch, n_seq, n_rounds;
     kin_activation_type type;
 } kin_steps;
 

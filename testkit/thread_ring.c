@@ -91,7 +91,7 @@ static void broken(void *user, kin_err *err) {
 }
 
 static kin_steps steps_of(const kin_thread_ring *r) {
-    return (kin_steps){.n_embd = r->model.hp.n_embd,
+    return (kin_steps){.n_embd = kin_hparams_stream_width(&r->model.hp),
                        .n_batch = r->o.n_batch,
                        .n_seq = KIN_KV_MAX_SEQUENCES,
                        .n_rounds = r->n_rounds,
@@ -167,7 +167,8 @@ static int open_head(kin_thread_ring *r, kin_err *err) {
     kin_remote_ring_init(
         &r->wire, &(kin_remote_ring_options){
                       .steps = steps_of(r), .epoch = 1, .pool = r->pool, .in = m->in, .out = out, .broken = broken, .user = r});
-    if (kin_loopback_open(&r->loopback, r->o.n_batch, r->model.hp.n_embd, r->o.n_steps, err) != 0) return KIN_FAIL;
+    if (kin_loopback_open(&r->loopback, r->o.n_batch, kin_hparams_stream_width(&r->model.hp), r->o.n_steps, err) != 0)
+        return KIN_FAIL;
     kin_head_ring ring = {.transport =
                               r->o.n_members > 1 ? kin_remote_ring_transport(&r->wire) : kin_loopback_transport(r->loopback),
                           .executor = m->executor,

@@ -19,6 +19,7 @@ const kin_kernels SIMD_FN(kin_kernels) = {
     .cap = SIMD_FN(kin_cap),
     .rope = SIMD_FN(kin_rope),
     .route = SIMD_FN(kin_route),
+    .sinkhorn = SIMD_FN(kin_sinkhorn),
     .convolve = SIMD_FN(kin_convolve),
     .unit = SIMD_FN(kin_unit),
     .delta_factors = SIMD_FN(kin_delta_factors),

@@ -24,6 +24,7 @@ void SIMD_FN(kin_gate_heads)(kin_head_gate kind, bool is_each, int n_head, int h
 void SIMD_FN(kin_cap)(int64_t n, float scale, float cap, float *x);
 void SIMD_FN(kin_rope)(bool neox, int n_rot, const float *cos_sin, float *head);
 void SIMD_FN(kin_route)(const kin_routing *routing, const float *logits, int32_t *chosen, float *share);
+void SIMD_FN(kin_sinkhorn)(const kin_sinkhorn *sinkhorn, const float *m, float *gates);
 void SIMD_FN(kin_convolve)(const kin_convolution *convolution);
 void SIMD_FN(kin_unit)(int64_t n, float eps, float *x);
 void SIMD_FN(kin_delta_factors)(int64_t n, float a, float dt, const float *alpha, const float *b, float *decay, float *beta);

@@ -379,7 +379,7 @@ static void join_ring(kin_tab *t) {
 // succession would give too short a time.
 static void send_echo(kin_tab *t) {
     const kin_session *s = t->shared->session;
-    size_t n = kin_activations_bytes((uint64_t)s->model.hp.n_embd, kin_fleet_wire_type(&s->fleet.o));
+    size_t n = kin_activations_bytes((uint64_t)kin_hparams_stream_width(&s->model.hp), kin_fleet_wire_type(&s->fleet.o));
     uint8_t *filler = calloc(1, n);
     kin_frame frame = {.type = KIN_FRAME_ECHO, .length = (uint32_t)n};
     t->echo_at = kin_clock_now();

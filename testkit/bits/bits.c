@@ -503,6 +503,24 @@ static uint64_t routings(const kin_kernels *k, int what) {
     return hash;
 }
 
+// Gates of 2 to 8 streams, small and large, in the middle of the model and at its end.
+static uint64_t sinkhorns(const kin_kernels *k, int what) {
+    uint64_t hash = 0;
+    kin_rng rng;
+    kin_rng_seed(&rng, (uint64_t)what);
+    for (int i = 0; i < 12; i++) {
+        const int n = 2 + i % 4 * 2, n_gates = i % 5 == 4 ? n : n * (2 + n);
+        const float scale[] = {0.5f, 1, (float)(1 << i % 6)};
+        float *m = random_floats(&rng, 96, 3), *base = random_floats(&rng, 96, 1), gates[96];
+        const kin_sinkhorn s = {n, 1 + i % 3 * 10, i % 2 ? 1e-6f : 1e-3f, n_gates == n, base, scale};
+        k->sinkhorn(&s, m, gates);
+        hash = kin_bits_hash_f32(gates, (size_t)n_gates, hash);
+        free(base);
+        free(m);
+    }
+    return hash;
+}
+
 // Convolutions of 1 to 8 taps, over rows that overlap.
 enum { CONVOLUTION, CONVOLUTION_PLAIN, CONVOLUTION_BIASED };
 static uint64_t convolutions(const kin_kernels *k, int what) {
@@ -629,6 +647,7 @@ static const kin_bits_case cases[] = {
     {"rope", 0xbba4e98faf3baaa8, rope, 4},
     {"route", 0x06616b24de335ab8, route, 5},
     {"routings", 0x8f9d0fdafc57a6a0, routings, 7},
+    {"gates of streams", 0x6dc928574d611a6e, sinkhorns, 14},
     {"convolutions", 0x26b332d3f49a3c52, convolutions, CONVOLUTION},
     {"plain convolutions", 0x4d1930d3694ce1ab, convolutions, CONVOLUTION_PLAIN},
     {"biased convolutions", 0x1db3f3c6b459097f, convolutions, CONVOLUTION_BIASED},

@@ -187,6 +187,11 @@ struct ggml_tensor *kin_weights_output_norm_bias(const kin_weights *w) {
     return NULL;
 }
 
+struct ggml_tensor *const *kin_weights_stream_ends(const kin_weights *w) {
+    (void)w;
+    return NULL;
+}
+
 int kin_weights_n_tiles(const kin_weights *w) {
     (void)w;
     return 0;
