@@ -193,9 +193,10 @@ float kin_rope_temperature(float scale, int n_ctx_orig, int32_t pos);
 // ---- feed-forward blocks
 
 typedef enum kin_gate {
-    KIN_GATE_SILU, // g / (1 + e^-g) * u
-    KIN_GATE_GELU, // the tanh form of GELU of g, times u
-    KIN_GATE_OAI,  // gpt-oss: g = min(g, 7), u = clamp(u, -7, 7): g / (1 + e^(-1.702 g)) * (u + 1)
+    KIN_GATE_SILU,    // g / (1 + e^-g) * u
+    KIN_GATE_GELU,    // the tanh form of GELU of g, times u
+    KIN_GATE_OAI,     // gpt-oss: g = min(g, 7), u = clamp(u, -7, 7): g / (1 + e^(-1.702 g)) * (u + 1)
+    KIN_GATE_CLAMPED, // as SILU, but a limit (gate_limited) is one of g, before anything is made of it
 } kin_gate;
 
 // What makes factors of the products that gate the results of attention's heads.
@@ -209,6 +210,7 @@ typedef enum kin_gating {
     KIN_GATING_CHOSEN,  // softmax of the chosen experts' logits
     KIN_GATING_SOFTMAX, // softmax of all logits
     KIN_GATING_SIGMOID,
+    KIN_GATING_SOFTPLUS, // sqrt(ln(1 + e^logit))
 } kin_gating;
 
 enum { KIN_ROUTE_GROUPS = 64 };
@@ -222,6 +224,7 @@ typedef struct kin_routing {
     int n_group, n_group_used; // experts form n_group groups; only the n_group_used groups with the largest sum of their two best
                                // experts are considered. n_group 0 or 1: all. At most KIN_ROUTE_GROUPS
     const float *bias;         // f32 [n_expert], added when choosing, not when weighting; NULL: none. Borrowed
+    const int32_t *given;      // [n_used] the experts, which are not chosen; with a gating of all logits. NULL: they are chosen
 } kin_routing;
 
 // ---- residual streams
@@ -312,8 +315,9 @@ typedef struct kin_kernels {
     // y = activation(gate) * up, as kin_gate says; f32 [n]. y may be gate or up.
     void (*gate)(kin_gate kind, int64_t n, const float *gate, const float *up, float *y);
 
-    // y = min(SiLU(gate), limit) * clamp(up, -limit, limit); otherwise like gate.
-    void (*gate_limited)(float limit, int64_t n, const float *gate, const float *up, float *y);
+    // y = min(SiLU(gate), limit) * clamp(up, -limit, limit); of KIN_GATE_CLAMPED SiLU(min(gate, limit)) * the same. Otherwise
+    // like gate.
+    void (*gate_limited)(kin_gate kind, float limit, int64_t n, const float *gate, const float *up, float *y);
 
     // y = x / (1 + e^-g): f32 [n]; g is one number. y may be x.
     void (*scale_sigmoid)(int64_t n, float g, const float *x, float *y);
@@ -337,6 +341,17 @@ typedef struct kin_kernels {
 
     // gates // f32, as many as there are numbers in m. gates must not be m.
     void (*sinkhorn)(const kin_sinkhorn *sinkhorn, const float *m, float *gates);
+
+    // x = softmax(scale x), where *sink, unless it is NULL, is a further score that takes weight; f32 [n]
+    void (*softmax)(int64_t n, float scale, const float *sink, float *x);
+
+    // y = the sum of the rows x, in each column weighted by the softmax of its gates: gate, x // [n_rows] rows f32 [n]; y // f32
+    // [n], n a multiple of 16
+    void (*pool)(int64_t n, int n_rows, const float *const *gate, const float *const *x, float *y);
+
+    // y = x; n a multiple of 16. F16 is rounded to nearest, ties to even.
+    void (*to_f16)(int64_t n, const float *x, uint16_t *y);
+    void (*from_f16)(int64_t n, const uint16_t *x, float *y);
 
     void (*convolve)(const kin_convolution *convolution);
 

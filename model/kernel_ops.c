@@ -328,7 +328,7 @@ void kin_op_multiply(const struct kin_op *op, const kin_matrix *w, kin_act_kind 
 
 static void apply_gate(const struct kin_op *op, int64_t n, const float *gate, const float *up, float *y) {
     if (op->gate_limit > 0)
-        op->kernels->gate_limited(op->gate_limit, n, gate, up, y);
+        op->kernels->gate_limited(op->gate, op->gate_limit, n, gate, up, y);
     else
         op->kernels->gate(op->gate, n, gate, up, y);
 }

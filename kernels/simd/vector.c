@@ -56,17 +56,19 @@ static void gate_oai(int64_t n, const float *gate, const float *up, float *y) {
     }
 }
 
-static void gate_limited(float limit, int64_t n, const float *gate, const float *up, float *y) {
+static void gate_limited(kin_gate kind, float limit, int64_t n, const float *gate, const float *up, float *y) {
     for (int64_t i = 0; i < n; i += 16) {
         vf g = vf_load(gate + i), u = vf_max(at_most(vf_load(up + i), limit), vf_set1(-limit));
+        if (kind == KIN_GATE_CLAMPED) g = at_most(g, limit); // so that its SiLU is at most the limit, too
         vf_store(y + i, vf_mul(at_most(by_sigmoid(g, g), limit), u));
     }
 }
 
 // limit > 0: instead of `kind`. n: a multiple of 16
 static void gate_vectors(kin_gate kind, float limit, int64_t n, const float *gate, const float *up, float *y) {
-    if (limit > 0) return gate_limited(limit, n, gate, up, y);
+    if (limit > 0) return gate_limited(kind, limit, n, gate, up, y);
     switch (kind) {
+    case KIN_GATE_CLAMPED:
     case KIN_GATE_SILU: gate_silu(n, gate, up, y); break;
     case KIN_GATE_GELU: gate_gelu(n, gate, up, y); break;
     case KIN_GATE_OAI: gate_oai(n, gate, up, y); break;
@@ -89,8 +91,8 @@ void SIMD_FN(kin_gate)(kin_gate kind, int64_t n, const float *gate, const float 
     gate_any(kind, 0, n, gate, up, y);
 }
 
-void SIMD_FN(kin_gate_limited)(float limit, int64_t n, const float *gate, const float *up, float *y) {
-    gate_any(KIN_GATE_SILU, limit, n, gate, up, y);
+void SIMD_FN(kin_gate_limited)(kin_gate kind, float limit, int64_t n, const float *gate, const float *up, float *y) {
+    gate_any(kind, limit, n, gate, up, y);
 }
 
 void SIMD_FN(kin_scale_sigmoid)(int64_t n, float g, const float *x, float *y) {
@@ -158,6 +160,12 @@ static float exp_of(float x) {
     return e[0];
 }
 
+static float softplus_of(float x) {
+    float y[16];
+    vf_store(y, softplus(vf_set1(x)));
+    return y[0];
+}
+
 // Selects the n_used best by `value`, with their values.
 static void choose(const kin_routing *r, const float *value, int32_t *chosen, float *best) {
     int n = 0;
@@ -186,7 +194,9 @@ static void weigh_all(const kin_routing *r, const float *logits, float *p) {
         soften_values(r->n_expert, most, p);
         return;
     }
-    for (int i = 0; i < r->n_expert; i++) p[i] = 1 / (1 + exp_of(logits[i] < -87 ? 87 : -logits[i]));
+    for (int i = 0; i < r->n_expert && r->gating == KIN_GATING_SOFTPLUS; i++) p[i] = __builtin_sqrtf(softplus_of(logits[i]));
+    for (int i = 0; i < r->n_expert && r->gating == KIN_GATING_SIGMOID; i++)
+        p[i] = 1 / (1 + exp_of(logits[i] < -87 ? 87 : -logits[i]));
 }
 
 // Gives experts outside the best groups the lowest value.
@@ -216,7 +226,10 @@ static void route_by_all(const kin_routing *r, const float *logits, int32_t *cho
     weigh_all(r, logits, p);
     for (int i = 0; i < r->n_expert; i++) value[i] = r->bias ? p[i] + r->bias[i] : p[i];
     if (r->n_group > 1) keep_groups(r, value);
-    choose(r, value, chosen, share);
+    if (r->given)
+        memcpy(chosen, r->given, (size_t)r->n_used * sizeof *chosen);
+    else
+        choose(r, value, chosen, share);
     for (int i = 0; i < r->n_used; i++) sum += share[i] = p[chosen[i]];
     for (int i = 0; i < r->n_used && r->normalize; i++) share[i] /= sum > 0x1p-14f ? sum : 0x1p-14f;
 }

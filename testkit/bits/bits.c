@@ -386,7 +386,7 @@ static uint64_t limited_gate(const kin_kernels *k, int what) {
     kin_rng_seed(&rng, (uint64_t)what);
     for (int i = 1; i <= 3; i++) {
         float *x = random_floats(&rng, WIDTH, 10), *up = random_floats(&rng, WIDTH, 10);
-        k->gate_limited(0.5f * (float)(i * i), WIDTH, x, up, x);
+        k->gate_limited(KIN_GATE_SILU, 0.5f * (float)(i * i), WIDTH, x, up, x);
         hash = kin_bits_hash_f32(x, WIDTH, hash);
         free(x);
         free(up);
@@ -500,6 +500,59 @@ static uint64_t routings(const kin_kernels *k, int what) {
         free(logits);
     }
     free(bias);
+    return hash;
+}
+
+// Softmax of lengths that are no multiples of 16, with and without a sink; rows pooled by their gates.
+static uint64_t pools(const kin_kernels *k, int what) {
+    enum { N = 48, MOST = 130 };
+    const float *gates[MOST], *rows[MOST];
+    float pooled[N];
+    uint64_t hash = 0;
+    kin_rng rng;
+    kin_rng_seed(&rng, (uint64_t)what);
+    for (int n = 1; n <= MOST; n = n * 2 + 1) {
+        float *x = random_floats(&rng, N * MOST, 8), *gate = random_floats(&rng, N * MOST, 5), sink = (float)n / 20 - 2;
+        for (int i = 0; i < n; i++) {
+            gates[i] = gate + i * N;
+            rows[i] = x + i * N;
+        }
+        uint16_t narrow[N];
+        k->to_f16(N, x, narrow);
+        k->from_f16(N, narrow, x);
+        k->pool(N, n, gates, rows, pooled);
+        hash = kin_bits_hash_f32(pooled, N, hash);
+        k->softmax(n, 0.3f, n % 4 == 3 ? &sink : NULL, x);
+        hash = kin_bits_hash_f32(x, (size_t)n, hash);
+        free(gate);
+        free(x);
+    }
+    return hash;
+}
+
+// The gate whose limit comes first, and experts chosen by the root of a softplus, or given.
+static uint64_t clamped(const kin_kernels *k, int what) {
+    uint64_t hash = 0;
+    kin_rng rng;
+    kin_rng_seed(&rng, (uint64_t)what);
+    for (int i = 1; i <= 4; i++) {
+        const int32_t given[] = {3, 60, 17};
+        int32_t chosen[3];
+        float *x = random_floats(&rng, WIDTH, 10), *up = random_floats(&rng, WIDTH, 10), share[3];
+        const kin_routing r = {.n_expert = N_EXPERT,
+                               .n_used = 3,
+                               .gating = KIN_GATING_SOFTPLUS,
+                               .normalize = i > 1,
+                               .scale = 1.5f,
+                               .bias = i == 3 ? up : NULL,
+                               .given = i == 4 ? given : NULL};
+        k->route(&r, x, chosen, share);
+        hash = kin_bits_hash_f32(share, 3, kin_hash64(chosen, sizeof chosen, hash));
+        k->gate_limited(KIN_GATE_CLAMPED, 0.5f * (float)(i * i), WIDTH, x, up, x);
+        hash = kin_bits_hash_f32(x, WIDTH, hash);
+        free(x);
+        free(up);
+    }
     return hash;
 }
 
@@ -648,6 +701,8 @@ static const kin_bits_case cases[] = {
     {"route", 0x06616b24de335ab8, route, 5},
     {"routings", 0x8f9d0fdafc57a6a0, routings, 7},
     {"gates of streams", 0x6dc928574d611a6e, sinkhorns, 14},
+    {"pools", 0x928173e667ba02e7, pools, 15},
+    {"clamped gates", 0xcafe5d0ca394f183, clamped, 16},
     {"convolutions", 0x26b332d3f49a3c52, convolutions, CONVOLUTION},
     {"plain convolutions", 0x4d1930d3694ce1ab, convolutions, CONVOLUTION_PLAIN},
     {"biased convolutions", 0x1db3f3c6b459097f, convolutions, CONVOLUTION_BIASED},
