@@ -63,15 +63,16 @@ static kin_proto_plan golden_plan(void) {
 }
 
 static kin_proto_step golden_step(void) {
-    static uint8_t pos[12], seq[12], out[8], ops[12], activations[24];
+    static uint8_t pos[12], seq[12], out[8], ops[12], tokens[12], activations[24];
     kin_proto_i32_encode(pos, (int32_t[]){5, 6, 7}, 3);
     kin_proto_i32_encode(seq, (int32_t[]){0, 0, 1}, 3);
     kin_proto_i32_encode(out, (int32_t[]){0, 2}, 2);
     kin_activations_encode(activations, (float[]){1, -2, 0.5f, 0, 3, 4}, 6, KIN_ACTIVATION_F32);
     kin_proto_i32_encode(ops, (int32_t[]){1, 0, 64}, 3);
+    kin_proto_i32_encode(tokens, (int32_t[]){300, 0, 41}, 3);
     return (kin_proto_step){.step = 42,
                             .round = 1,
-                            .flags = KIN_PROTO_STEP_POSITIONS,
+                            .flags = KIN_PROTO_STEP_POSITIONS | KIN_PROTO_STEP_TOKENS,
                             .type = KIN_ACTIVATION_F32,
                             .n_tokens = 3,
                             .n_rows = 3,
@@ -82,6 +83,7 @@ static kin_proto_step golden_step(void) {
                             .seq = seq,
                             .out = out,
                             .ops = ops,
+                            .tokens = tokens,
                             .activations = activations};
 }
 
@@ -511,10 +513,11 @@ static void lies_in_a_step_are_refused_with_a_sentence(void **state) {
     (void)state;
     static const lie lies[] = {
         {KIN_FRAME_STEP, 8, "0004", "round is 1024"},
-        {KIN_FRAME_STEP, 10, "1000", "flags is 16, but must be between 0 and 15"},
+        {KIN_FRAME_STEP, 10, "2000", "flags is 32, but must be between 0 and 31"},
+        {KIN_FRAME_STEP, 10, "100000000000", "numbers of tokens without positions"},
         {KIN_FRAME_STEP, 10, "0a00", "n_out is 2, but must be between 3 and 3"},
         {KIN_FRAME_STEP, 10, "0000", "n_ops is 1, but must be between 0 and 0"},
-        {KIN_FRAME_STEP, 10, "000000000000", "44 bytes too many"},
+        {KIN_FRAME_STEP, 10, "000000000000", "56 bytes too many"},
         {KIN_FRAME_STEP, 10, "0000000000000000010000000100000010000000", "activations of 274877906944 bytes"},
         {KIN_FRAME_STEP, 12, "03", "type is 3"},
         {KIN_FRAME_STEP, 12, "02", "n_embd is 2, but q8 needs a multiple of 32"},
@@ -536,6 +539,7 @@ static void lies_in_a_step_are_refused_with_a_sentence(void **state) {
         {KIN_FRAME_STEP, 64, "feffffff", "sequence -2 becomes 64 tokens of 0"},
         {KIN_FRAME_STEP, 68, "ffffffff", "sequence 1 becomes 64 tokens of -1"},
         {KIN_FRAME_STEP, 72, "ffffffff", "sequence 1 becomes -1 tokens of 0"},
+        {KIN_FRAME_STEP, 80, "ffffffff", "number of token 1 is -1"},
         {KIN_FRAME_SUM, 8, "0004", "round is 1024"},
         {KIN_FRAME_SUM, 10, "0040", "i_sum is 16384"},
         {KIN_FRAME_SUM, 12, "03", "type is 3"},
@@ -788,7 +792,7 @@ static void long_parts_may_be_filled_in_place(void **state) {
     (void)state;
     bytes expected = golden_payload(KIN_FRAME_STEP), got = bytes_new(expected.n);
     kin_proto_step full = golden_step(), m = full;
-    m.pos = m.seq = m.out = m.ops = m.activations = NULL;
+    m.pos = m.seq = m.out = m.ops = m.tokens = m.activations = NULL;
     kin_proto_step_layout l = kin_proto_step_lay_out(&m);
     assert_int_equal(l.size, kin_proto_size_step(&m));
     memset(got.at, 0xee, got.n);
@@ -798,6 +802,7 @@ static void long_parts_may_be_filled_in_place(void **state) {
     kin_proto_i32_encode(got.at + l.seq, (int32_t[]){0, 0, 1}, 3);
     kin_proto_i32_encode(got.at + l.out, (int32_t[]){0, 2}, 2);
     kin_proto_i32_encode(got.at + l.ops, (int32_t[]){1, 0, 64}, 3);
+    kin_proto_i32_encode(got.at + l.tokens, (int32_t[]){300, 0, 41}, 3);
     memcpy(got.at + l.activations, full.activations, l.activations_bytes);
     assert_memory_equal(got.at, expected.at, expected.n);
     free(expected.memory);
@@ -881,7 +886,7 @@ static void no_step_of_a_ring_is_larger_than_its_bound(void **state) {
         m.flags = (uint16_t)flags;
         assert_true(kin_proto_size_step(&m) <= kin_proto_step_size_max(8, 16, KIN_ACTIVATION_F16));
     }
-    assert_int_equal(kin_proto_step_size_max(8, 16, KIN_ACTIVATION_F16), 32 + 3 * 8 * 4 + 12 * KIN_PROTO_MAX_OPS + 8 * 16 * 2);
+    assert_int_equal(kin_proto_step_size_max(8, 16, KIN_ACTIVATION_F16), 32 + 4 * 8 * 4 + 12 * KIN_PROTO_MAX_OPS + 8 * 16 * 2);
 }
 
 static void a_bitmap_tells_each_chunk(void **state) {

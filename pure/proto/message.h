@@ -284,7 +284,8 @@ enum {
     KIN_PROTO_STEP_ALL_ROWS = 2,  // all rows are wanted: n_out is n_tokens, and there is no array `out`
     KIN_PROTO_STEP_MORE = 4,      // more chunks of the same prompt follow
     KIN_PROTO_STEP_POSITIONS = 8, // pos, seq and out are present: once per step and device, with the first round
-    KIN_PROTO_STEP_FLAGS = 15,
+    KIN_PROTO_STEP_TOKENS = 16,   // with POSITIONS: the tokens' numbers are present, because some layers need them
+    KIN_PROTO_STEP_FLAGS = 31,
 };
 
 typedef struct kin_proto_step {
@@ -301,6 +302,7 @@ typedef struct kin_proto_step {
     const uint8_t *seq;         // i32 [n_tokens], >= 0; with POSITIONS
     const uint8_t *out;         // i32 [n_out], ascending, < n_tokens; with POSITIONS, without ALL_ROWS
     const uint8_t *ops;         // i32 [n_ops, 3]: seq (>= -1), from, n (>= 0): see kin_kv_op (engine/kv_blocks.h)
+    const uint8_t *tokens;      // i32 [n_tokens], >= 0; with TOKENS
     const uint8_t *activations; // type [n_rows, n_embd]
 } kin_proto_step;
 
@@ -534,7 +536,7 @@ void kin_proto_i32_decode(int32_t *to, const uint8_t *from, size_t n);
 
 // Offsets of the long parts of a STEP in its payload. Parts that the step does not carry have no bytes.
 typedef struct kin_proto_step_layout {
-    size_t pos, seq, out, ops, activations;
+    size_t pos, seq, out, ops, tokens, activations;
     size_t activations_bytes;
     size_t size; // bytes of the payload
 } kin_proto_step_layout;

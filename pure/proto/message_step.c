@@ -4,7 +4,7 @@
 //     STEP
 //     byte  0  u64  step
 //           8  u16  round (< 1024)
-//          10  u16  flags: 1 no_output, 2 all rows, 4 more chunks follow, 8 positions
+//          10  u16  flags: 1 no_output, 2 all rows, 4 more chunks follow, 8 positions, 16 tokens (with 8)
 //          12  u16  type: 0 f32, 1 f16, 2 q8
 //          14  u16  n_ops (<= 4096; 0 without "positions")
 //          16  u32  n_tokens (1 to 65536)
@@ -12,7 +12,7 @@
 //          24  u32  n_embd (1 to 2^20; of q8 a multiple of 32)
 //          28  u32  n_out (<= n_tokens; with "all rows" = n_tokens)
 //          32  with "positions": i32 pos [n_tokens], i32 seq [n_tokens]; without "all rows" also i32 out [n_out];
-//              i32 ops [n_ops, 3]
+//              i32 ops [n_ops, 3]; with "tokens" also i32 tokens [n_tokens]
 //              activations [n_rows, n_embd]
 // Everything before the activations is a multiple of 4 bytes, and so is the header: f32 and f16 are aligned within a frame.
 
@@ -23,18 +23,20 @@ static bool has(const kin_proto_step *m, unsigned flag) {
 kin_proto_step_layout kin_proto_step_lay_out(const kin_proto_step *m) {
     size_t n_pos = has(m, KIN_PROTO_STEP_POSITIONS) ? m->n_tokens : 0;
     size_t n_out = has(m, KIN_PROTO_STEP_POSITIONS) && !has(m, KIN_PROTO_STEP_ALL_ROWS) ? m->n_out : 0;
+    size_t n_numbers = has(m, KIN_PROTO_STEP_TOKENS) ? n_pos : 0;
     kin_proto_step_layout l = {.pos = 32};
     l.seq = l.pos + 4 * n_pos;
     l.out = l.seq + 4 * n_pos;
     l.ops = l.out + 4 * n_out;
-    l.activations = l.ops + (size_t)12 * m->n_ops;
+    l.tokens = l.ops + (size_t)12 * m->n_ops;
+    l.activations = l.tokens + 4 * n_numbers;
     l.activations_bytes = (size_t)kin_activations_bytes((uint64_t)m->n_rows * m->n_embd, m->type);
     l.size = l.activations + l.activations_bytes;
     return l;
 }
 
 size_t kin_proto_step_size_max(uint32_t n_batch, uint32_t n_embd, kin_activation_type type) {
-    kin_proto_step m = {.flags = KIN_PROTO_STEP_POSITIONS,
+    kin_proto_step m = {.flags = KIN_PROTO_STEP_POSITIONS | KIN_PROTO_STEP_TOKENS,
                         .type = type,
                         .n_tokens = n_batch,
                         .n_rows = n_batch,
@@ -60,7 +62,8 @@ static void put_step_head(kin_writer *w, const kin_proto_step *m) {
     kin_writer_bytes(w, m->pos, l.seq - l.pos);
     kin_writer_bytes(w, m->seq, l.out - l.seq);
     kin_writer_bytes(w, m->out, l.ops - l.out);
-    kin_writer_bytes(w, m->ops, l.activations - l.ops);
+    kin_writer_bytes(w, m->ops, l.tokens - l.ops);
+    kin_writer_bytes(w, m->tokens, l.activations - l.tokens);
 }
 
 static void put_step(kin_writer *w, const kin_proto_step *m) {
@@ -107,6 +110,9 @@ static void read_positions(kin_reader *r, kin_proto_step *m) {
     check_not_negative(r, m->seq, m->n_tokens, "sequence");
     if (!has(m, KIN_PROTO_STEP_ALL_ROWS)) read_wanted(r, m);
     m->ops = read_ops(r, m->n_ops);
+    if (!has(m, KIN_PROTO_STEP_TOKENS)) return;
+    m->tokens = kin_reader_bytes(r, (size_t)4 * m->n_tokens);
+    if (m->tokens) check_not_negative(r, m->tokens, m->n_tokens, "number");
 }
 
 static void check_whole_blocks(kin_reader *r, uint32_t n, kin_activation_type type, const char *what) {
@@ -126,6 +132,8 @@ static void read_step(kin_reader *r, kin_proto_step *m) {
     m->n_embd = kin_reader_range(r, kin_reader_u32(r), 1, KIN_PROTO_MAX_EMBD, "n_embd");
     m->n_out = kin_reader_range(r, kin_reader_u32(r), has(m, KIN_PROTO_STEP_ALL_ROWS) ? m->n_tokens : 0, m->n_tokens, "n_out");
     if (m->n_rows != m->n_tokens && m->n_rows != m->n_out) kin_reader_fail(r, "n_rows is neither n_tokens nor n_out");
+    if (has(m, KIN_PROTO_STEP_TOKENS) && !has(m, KIN_PROTO_STEP_POSITIONS))
+        kin_reader_fail(r, "numbers of tokens without positions");
     if (has(m, KIN_PROTO_STEP_POSITIONS)) read_positions(r, m);
     check_whole_blocks(r, m->n_embd, m->type, "n_embd");
     uint64_t bytes = kin_activations_bytes((uint64_t)m->n_rows * m->n_embd, m->type); // below 2^38
