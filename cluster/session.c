@@ -541,8 +541,8 @@ int kin_session_open(kin_session *s, const kin_session_options *o, int n_ctx, ki
 
     if (o->n_ctx > 0)
         n_ctx = o->n_ctx;
-    else if (n_ctx > s->model.hp.n_ctx_train)
-        n_ctx = s->model.hp.n_ctx_train;
+    else if (n_ctx > kin_hparams_n_ctx(&s->model.hp))
+        n_ctx = kin_hparams_n_ctx(&s->model.hp);
     s->n_ctx = so.n_ctx = n_ctx;
     so.n_batch = o->n_batch < n_ctx ? o->n_batch : n_ctx;
     so.cache_dir = o->no_cache ? NULL : cache_dir(o, s->cache_dir, sizeof s->cache_dir);

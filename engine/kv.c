@@ -37,7 +37,14 @@ static int64_t width(const kin_hparams *hp, int il, int is_v) {
     return is_v ? kin_layer_n_embd_v(&layer) : kin_layer_n_embd_k(&layer);
 }
 
+// Cells with compressed rows are F16 for any type.
+static enum ggml_type type_of(const kin_layer *layer, enum ggml_type type) {
+    return layer->is_compressed ? GGML_TYPE_F16 : type;
+}
+
 static size_t layer_row_bytes(const kin_hparams *hp, enum ggml_type type, int il) {
+    const kin_layer layer = kin_layer_of(hp, il);
+    type = type_of(&layer, type);
     return ggml_row_size(type, width(hp, il, 0)) + ggml_row_size(type, width(hp, il, 1));
 }
 
@@ -71,7 +78,7 @@ uint64_t kin_kv_bytes(const kin_hparams *hp, const kin_kv_options *o) {
 // Fails if keys and values of a layer are not whole blocks of the cache's type.
 static int check_rows(const kin_hparams *hp, const kin_kv_options *o, kin_err *err) {
     for (int i = 0; i < 2 * hp->n_layer; i++) {
-        const int64_t n = width(hp, i / 2, i % 2);
+        const int64_t n = kin_layer_of(hp, i / 2).is_compressed ? 0 : width(hp, i / 2, i % 2);
         if (n % ggml_blck_size(o->type) == 0) continue;
         return kin_err_set(err, "a KV cache of type %s needs key and value rows of a multiple of %lld (here %lld)",
                            ggml_type_name(o->type), (long long)ggml_blck_size(o->type), (long long)n);
@@ -149,7 +156,7 @@ int kin_kv_open(kin_kv **out, const kin_hparams *hp, const kin_kv_options *o,
             struct ggml_context *ctx = device->is_gpu ? kv->gpu_ctx : kv->cpu_ctx;
             const int64_t n_cells = n_cells_of(hp, o, il, device->is_gpu);
             kv->has_window[il] = !device->is_gpu && kin_kv_window_has(&o->window, &kv->layers[il]);
-            kv->k[il] = ggml_new_tensor_2d(ctx, o->type, width(hp, il, 0), n_cells);
+            kv->k[il] = ggml_new_tensor_2d(ctx, type_of(&kv->layers[il], o->type), width(hp, il, 0), n_cells);
             if (width(hp, il, 1) > 0) kv->v[il] = ggml_new_tensor_2d(ctx, o->type, width(hp, il, 1), n_cells);
         }
     }
@@ -478,7 +485,7 @@ static bool are_kernel_scales_finite(int n_head_kv, int dim, const uint8_t *cell
 bool kin_kv_page_is_finite(const kin_kv *kv, int il, const uint8_t *page) {
     const kin_layer *layer = &kv->layers[il];
     const size_t k_bytes = block_bytes(kv->k[il]), v_bytes = block_bytes(kv->v[il]);
-    if (kv->o.type == GGML_TYPE_F16) return are_finite(page, (k_bytes + v_bytes) / sizeof(ggml_fp16_t));
+    if (type_of(layer, kv->o.type) == GGML_TYPE_F16) return are_finite(page, (k_bytes + v_bytes) / sizeof(ggml_fp16_t));
     if (!kv->has_kernels || kin_kv_is_on_gpu(kv, il))
         return are_ggml_scales_finite(page, k_bytes) && are_ggml_scales_finite(page + k_bytes, v_bytes);
     if (!are_kernel_scales_finite(layer->n_head_kv, layer->head_dim, page, k_bytes)) return false;

@@ -58,9 +58,10 @@ typedef struct kin_page_request {
 // The tokens of one step, and the cache changes to make before them. The arrays are borrowed.
 typedef struct kin_batch {
     int n_tokens;
-    const int32_t *pos; // [n_tokens] position in the sequence, from 0
-    const int32_t *seq; // [n_tokens] sequence number, >= 0; NULL: all 0
-    const int32_t *out; // [n_out] rows whose result is needed after the last layer, ascending; NULL: all
+    const int32_t *pos;    // [n_tokens] position in the sequence, from 0
+    const int32_t *seq;    // [n_tokens] sequence number, >= 0; NULL: all 0
+    const int32_t *tokens; // [n_tokens] their numbers in the vocabulary; NULL: no layer needs them (kin_hparams_needs_tokens)
+    const int32_t *out;    // [n_out] rows whose result is needed after the last layer, ascending; NULL: all
     int n_out;
     const float *inputs;  // f32 [n_tokens, n_layer * n_input]: the layers' inputs (model/embed.h); NULL: they have none
     bool no_output;       // kin_shard_output will not follow, so its weights need not be prepared

@@ -139,12 +139,14 @@ static int count_layer_ops(const kin_model *m, const kin_shard_options *o, int i
     for (int id = 0; id < KIN_W_COUNT; id++) layers[il].w[id] = weight(ctx, m->layers[il].w[id], kernels != NULL);
     split_fused(ctx, m, il, layers[il].w);
     layers[il].k = ggml_new_tensor_2d(ctx, o->kv_type, kin_layer_n_embd_k(&layer), 64);
-    if (!layer.is_latent) layers[il].v = ggml_new_tensor_2d(ctx, o->kv_type, kin_layer_n_embd_v(&layer), 64);
+    if (!layer.is_latent && !layer.is_compressed)
+        layers[il].v = ggml_new_tensor_2d(ctx, o->kv_type, kin_layer_n_embd_v(&layer), 64);
     kin_graph g = {.ctx = ctx, .gf = ggml_new_graph_custom(ctx, n_max, false), .hp = hp, .layers = layers, .flash = o->flash};
     g.kernels = kernels;
     g.ops = ops;
     g.max_ops = (int)n_max;
     g.n_kv = 64;
+    if (kin_hparams_token_layers(hp) > 0) g.tokens = ggml_new_tensor_2d(ctx, GGML_TYPE_I32, 1, 1);
     if (hp->n_input) g.inputs = ggml_new_tensor_2d(ctx, GGML_TYPE_F32, (int64_t)hp->n_input * hp->n_layer, 1);
     g.cells = ggml_new_tensor_1d(ctx, GGML_TYPE_I64, 1);
     g.all = (kin_graph_rows){
@@ -170,14 +172,20 @@ static void set_shares(kin_model_facts *f, const kin_model *m) {
     kin_facts_set_shares(f, bytes);
 }
 
+// Returns the bytes that a layer reads of each token of the context.
+static double read_of(const kin_layer *layer, enum ggml_type type) {
+    if (layer->is_recurrent || layer->has_no_attention) return 0;
+    if (layer->is_compressed) return layer->ratio > 0 ? (double)sizeof(ggml_fp16_t) * layer->head_dim / layer->ratio : 0;
+    return (double)ggml_row_size(type, kin_layer_n_embd_k(layer) + kin_layer_n_embd_v(layer));
+}
+
 // Sets what layers hold of the context, and what they read of each token. A layer that reads the keys and values of another one
 // holds none.
 static void set_kv(kin_model_facts *f, const kin_model *m, const kin_shard_options *o) {
     double held[KIN_FACTS_MAX_LAYERS], read = 0;
     for (int il = 0; il < m->hp.n_layer; il++) {
         const kin_layer layer = kin_layer_of(&m->hp, il);
-        const int n = layer.is_recurrent || layer.has_no_attention ? 0 : kin_layer_n_embd_k(&layer) + kin_layer_n_embd_v(&layer);
-        read += (double)ggml_row_size(o->kv_type, n);
+        read += read_of(&layer, o->kv_type);
         held[il] = (double)kin_shard_kv_bytes(m, o, il, il + 1, false);
         f->gpu_kv_bytes = larger(f->gpu_kv_bytes, (double)kin_shard_kv_bytes(m, o, il, il + 1, true) / o->n_ctx);
     }

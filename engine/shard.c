@@ -41,7 +41,8 @@ typedef struct step {
     int32_t *plain_cells;  // cells, in 32 bits
     int32_t *window_cells; // those of windowed layers
     int64_t *cells;
-    float *inputs; // [n_batch, n_inputs]; NULL: the layers have none
+    float *inputs;   // [n_batch, n_inputs]; NULL: the layers have none
+    int32_t *tokens; // [n_batch]; NULL: no layer needs their numbers
     kin_kv_copies copies;
     int n_kv;
     // If the model has recurrent layers; else NULL:
@@ -81,11 +82,12 @@ struct kin_shard {
     int32_t *window_tables;                     // the same of windowed layers; NULL: these use `tables`
     const int32_t **table, **out_table;         // [n_batch]: the table of each token
     const int32_t **window_table, **out_window_table;
-    int32_t *chosen;   // [n_batch, n_expert_used]
-    float *half;       // [n_batch, n_ff] between the halves of a feed-forward block; NULL with experts
-    float *before;     // [n_batch, stream width] a layer's input, if both of its blocks read it; else NULL
-    float *out_inputs; // [n_batch, n_inputs]: a step's inputs of the rows whose output is needed
-    float *tile;       // [MAX_OUTPUT_ROWS, n_vocab] logits of one tile of the vocabulary
+    int32_t *chosen;     // [n_batch, n_expert_used]
+    float *half;         // [n_batch, n_ff] between the halves of a feed-forward block; NULL with experts
+    float *before;       // [n_batch, stream width] a layer's input, if both of its blocks read it; else NULL
+    int32_t *out_tokens; // [n_batch]: the tokens of the rows whose output is needed
+    float *out_inputs;   // [n_batch, n_inputs]: a step's inputs of the rows whose output is needed
+    float *tile;         // [MAX_OUTPUT_ROWS, n_vocab] logits of one tile of the vocabulary
 };
 
 static int min_int(int a, int b) {
@@ -180,7 +182,8 @@ static bool supports_flash_of(const kin_shard *s, const kin_layer *layer, const 
 static bool supports_flash(const kin_shard *s, const kin_device *device) {
     for (int il = 0; il < s->hp.n_layer; il++) {
         const kin_layer layer = kin_layer_of(&s->hp, il);
-        if (!layer.is_recurrent && !layer.is_latent && !layer.has_no_attention && !supports_flash_of(s, &layer, device))
+        if (!layer.is_recurrent && !layer.is_latent && !layer.is_compressed && !layer.has_no_attention &&
+            !supports_flash_of(s, &layer, device))
             return false;
     }
     return true;
@@ -239,11 +242,20 @@ static size_t n_inputs(const kin_hparams *hp) {
     return (size_t)hp->n_input * (size_t)hp->n_layer;
 }
 
+// True if some of this shard's layers need the tokens' numbers.
+static bool needs_tokens(const kin_shard *s) {
+    bool needs = false;
+    for (int i = 0; i < s->o.windows.n; i++) needs = needs || s->o.windows.at[i].layer_begin < kin_hparams_token_layers(&s->hp);
+    return needs;
+}
+
 static int open_steps(kin_shard *s, kin_err *err) {
     size_t n_batch = (size_t)s->o.n_batch;
     s->out_inputs = s->hp.n_input ? malloc(n_batch * n_inputs(&s->hp) * sizeof *s->out_inputs) : NULL;
     if (s->hp.n_input && !s->out_inputs) return kin_err_set(err, "out of memory");
-    const bool has_states = kin_hparams_has_states(&s->hp);
+    const bool has_states = kin_hparams_has_states(&s->hp), has_tokens = needs_tokens(s);
+    s->out_tokens = has_tokens ? malloc(n_batch * sizeof *s->out_tokens) : NULL;
+    if (has_tokens && !s->out_tokens) return kin_err_set(err, "out of memory");
     s->steps = calloc((size_t)s->o.n_steps + 1, sizeof *s->steps);
     for (int i = 0; i <= s->o.n_steps && s->steps; i++) {
         step *st = &s->steps[i];
@@ -255,13 +267,14 @@ static int open_steps(kin_shard *s, kin_err *err) {
         st->plain_cells = malloc(n_batch * sizeof *st->plain_cells);
         st->window_cells = malloc(n_batch * sizeof *st->window_cells);
         st->inputs = s->hp.n_input ? malloc(n_batch * n_inputs(&s->hp) * sizeof *st->inputs) : NULL;
+        st->tokens = has_tokens ? malloc(n_batch * sizeof *st->tokens) : NULL;
         if (has_states) {
             st->runs = malloc(n_batch * sizeof *st->runs);
             st->run_rows = malloc(n_batch * sizeof *st->run_rows);
             if (!st->runs || !st->run_rows) return kin_err_set(err, "out of memory");
         }
         if (!st->cells || !st->pos || !st->seq || !st->out || !st->n_seen || !st->plain_cells || !st->window_cells ||
-            (s->hp.n_input && !st->inputs))
+            (s->hp.n_input && !st->inputs) || (has_tokens && !st->tokens))
             return kin_err_set(err, "out of memory");
     }
     return s->steps ? 0 : kin_err_set(err, "out of memory");
@@ -364,6 +377,11 @@ static int open_shard(kin_shard *s, kin_err *err) {
         return kin_err_set(err, "devices of a group share layers on the CPU only, not on a GPU");
     if (kin_share_check(&o->share, s->model, (int)o->kv_type, err) != 0) return KIN_FAIL;
     if (check_shared_keys(s, err) != 0) return KIN_FAIL;
+    if (s->hp.n_ctx_most > 0 && o->n_ctx > s->hp.n_ctx_most)
+        return kin_err_set(err,
+                           "a context of %d tokens: of this family only %d are supported, up to which attention sees all "
+                           "compressed rows; use a smaller --ctx",
+                           o->n_ctx, s->hp.n_ctx_most);
     const char *lacks = s->devices.cpu.kernels && n_gpu_layers == 0 ? NULL : kin_blocks_without_ggml(&s->hp);
     if (lacks)
         return kin_err_set(err, "this model needs kin's CPU kernels for %s, but %s", lacks,
@@ -435,6 +453,7 @@ static void close_steps(kin_shard *s) {
         free(s->steps[i].plain_cells);
         free(s->steps[i].window_cells);
         free(s->steps[i].inputs);
+        free(s->steps[i].tokens);
         free(s->steps[i].runs);
         free(s->steps[i].run_rows);
         free(s->steps[i].later.states.at);
@@ -473,6 +492,7 @@ void kin_shard_close(kin_shard *s) {
     free(s->half);
     free(s->before);
     free(s->out_inputs);
+    free(s->out_tokens);
     free(s->tile);
     free(s);
 }
@@ -518,12 +538,22 @@ static void note_cells(const kin_shard *s, step *st) {
     }
 }
 
+// They come from the network.
+static int check_tokens(const kin_shard *s, const kin_batch *batch, kin_err *err) {
+    if (!batch->tokens) return kin_err_set(err, "a step without the numbers of its tokens, which some layers need");
+    for (int i = 0; i < batch->n_tokens; i++)
+        if (batch->tokens[i] < 0 || batch->tokens[i] >= s->hp.n_vocab)
+            return kin_err_set(err, "token %d is not in the vocabulary (0..%d)", (int)batch->tokens[i], s->hp.n_vocab - 1);
+    return 0;
+}
+
 int kin_shard_begin(kin_shard *s, const kin_batch *batch, kin_err *err) {
     kin_assert(batch->n_tokens > 0 && batch->n_tokens <= s->o.n_batch);
     kin_assert(!batch->out || (batch->n_out > 0 && batch->n_out <= batch->n_tokens));
     int number;
     step *st = free_step(s, &number);
     if (!st) return kin_err_set(err, "%d steps are in flight already", s->o.n_steps);
+    if (st->tokens && check_tokens(s, batch, err) != 0) return KIN_FAIL;
     if (settle(s, err) != 0 || kin_kv_place(s->kv, batch, st->cells, &st->copies, err) != 0) return KIN_FAIL;
     if (st->copies.n > 0 && has_ggml_attention(s)) {
         kin_kv_undo(s->kv, batch);
@@ -538,7 +568,9 @@ int kin_shard_begin(kin_shard *s, const kin_batch *batch, kin_err *err) {
     if (batch->out) memcpy(st->out, batch->out, (size_t)batch->n_out * sizeof *st->out);
     kin_assert(!batch->inputs == !st->inputs);
     if (st->inputs) memcpy(st->inputs, batch->inputs, n * n_inputs(&s->hp) * sizeof *st->inputs);
+    if (st->tokens) memcpy(st->tokens, batch->tokens, n * sizeof *st->tokens);
     st->batch = *batch;
+    st->batch.tokens = st->tokens;
     st->batch.inputs = st->inputs;
     st->batch.pos = st->pos;
     st->batch.seq = st->seq;
@@ -636,6 +668,7 @@ static int run_experts(kin_shard *s, int il, kin_stage_shape shape, const kin_st
         shape.n_tokens = shape.n_out = min_int(n - at, most);
         kin_stage_inputs some = *in;
         some.x = in->x + (size_t)at * width;
+        if (in->tokens) some.tokens = in->tokens + at;
         if (in->inputs) some.inputs = in->inputs + (size_t)at * n_inputs(&s->hp);
         if (kin_stage_run(s->cpu.stage, shape, &some, y + (size_t)at * width, err) != 0) return KIN_FAIL;
     }
@@ -671,6 +704,13 @@ static const float *inputs_of_out(const kin_shard *s, kin_stage_shape shape, con
     return s->out_inputs;
 }
 
+// The same of the tokens' numbers.
+static const int32_t *tokens_of_out(const kin_shard *s, kin_stage_shape shape, const kin_stage_inputs *in) {
+    if (!in->tokens || shape.n_out == shape.n_tokens) return in->tokens;
+    for (int i = 0; i < shape.n_out; i++) s->out_tokens[i] = in->tokens[in->out_rows[i]];
+    return s->out_tokens;
+}
+
 // Runs a layer block by block. Rows whose output is not needed are dropped in the attention of the model's last layer.
 static int run_layer(kin_shard *s, int il, kin_stage_shape shape, const kin_stage_inputs *in, float *y, kin_err *err) {
     const bool is_parallel = kin_layer_of(&s->hp, il).is_parallel;
@@ -681,6 +721,7 @@ static int run_layer(kin_shard *s, int il, kin_stage_shape shape, const kin_stag
     kin_stage_inputs ffn_in = *in;
     ffn_in.x = is_parallel ? s->before : y;
     ffn_in.inputs = inputs_of_out(s, shape, in);
+    ffn_in.tokens = tokens_of_out(s, shape, in);
     if (kin_layer_of(&s->hp, il).has_experts || s->hp.n_streams > 1) return run_block(s, il, 1, ffn, &ffn_in, y, err);
     if (run_block(s, il, 1, ffn, &ffn_in, s->half, err) != 0) return KIN_FAIL;
     ffn.n_x = kin_layer_of(&s->hp, il).n_ff;
@@ -769,6 +810,7 @@ static int run_on_devices(kin_shard *s, const step *st, int i_window, kin_layer_
     kin_stage_inputs in = {
         .x = x, .pos = st->pos, .cells = st->cells, .mask = s->mask, .out_mask = s->out_mask, .out_pos = s->out_pos};
     in.inputs = st->inputs;
+    in.tokens = st->tokens;
     in.window_mask = s->window_mask;
     in.out_window_mask = s->out_window_mask;
     kin_layer_range on_cpu = kin_layers_on(window, of, false), on_gpu = kin_layers_on(window, of, true);

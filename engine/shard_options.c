@@ -3,9 +3,10 @@
 #include "model/kernel_ops.h"
 
 kin_shard_options kin_shard_options_defaults(const kin_model *model) {
+    const int n_ctx = kin_hparams_n_ctx(&model->hp);
     return (kin_shard_options){
         .windows = kin_windows_one(0, model->hp.n_layer, 0),
-        .n_ctx = model->hp.n_ctx_train < 4096 ? model->hp.n_ctx_train : 4096,
+        .n_ctx = n_ctx < 4096 ? n_ctx : 4096,
         .n_batch = 512,
         .n_steps = 1,
         .kv_type = GGML_TYPE_F16,
@@ -30,8 +31,9 @@ bool kin_shard_is_whole(const kin_model *model, const kin_shard_options *o) {
     return o->output && kin_share_is_whole(&o->share) && kin_windows_n_layers(&o->windows) == model->hp.n_layer;
 }
 
-// Members of a group share each layer, and layers without pages would need the states before.
+// Members of a group share each layer, layers without pages would need the states before, and hidden states do not tell tokens.
 bool kin_shard_has_borders(const kin_model *model, const kin_shard_options *o) {
     const kin_kv_options kv = kin_shard_kv_options(model, o);
-    return kin_share_is_whole(&o->share) && !kin_hparams_has_states(&model->hp) && kv.window.n_blocks == 0;
+    return kin_share_is_whole(&o->share) && !kin_hparams_has_states(&model->hp) && kin_hparams_token_layers(&model->hp) == 0 &&
+           kv.window.n_blocks == 0;
 }

@@ -29,6 +29,7 @@ typedef struct kin_stage_inputs {
     const float *x;                                // f32 [n_tokens, n_x]
     const float *residual;                         // f32 [n_tokens, stream width], only for a half
     const float *inputs;                           // f32 [n_tokens, n_layer * n_input], only if the layers have inputs
+    const int32_t *tokens;                         // [n_tokens], only if some layers need them
     const int32_t *pos;                            // [n_tokens]
     const int64_t *cells;                          // [n_tokens]
     const ggml_fp16_t *mask;                       // [n_tokens, n_kv]

@@ -55,6 +55,7 @@ extern const kin_arch kin_arch_qwen35;
 extern const kin_arch kin_arch_qwen35moe;
 extern const kin_arch kin_arch_cohere2;
 extern const kin_arch kin_arch_deepseek2;
+extern const kin_arch kin_arch_deepseek4;
 extern const kin_arch kin_arch_exaone;
 extern const kin_arch kin_arch_exaone4;
 extern const kin_arch kin_arch_gemma2;

@@ -67,6 +67,7 @@ const char *kin_blocks_without_ggml(const kin_hparams *hp) {
     if (hp->query_temperature != 0) return "query scaling by position";
     if (hp->routing.n_group > 1) return "grouped expert routing";
     if (hp->n_streams > 1) return "several residual streams";
+    if (hp->routing.gating == KIN_GATING_SOFTPLUS) return "experts chosen by the root of a softplus";
     return NULL;
 }
 
@@ -323,10 +324,29 @@ static struct ggml_tensor *attend_latent(kin_graph *g, int il, struct ggml_tenso
     } else {
         q = linear(g, w[KIN_W_LATENT_Q], NULL, x); // [n_head * (k_dim + n_rot), n]
     }
-    struct ggml_tensor *y = kin_op_by_heads(g, q, w[KIN_W_LATENT_K_B], how.head_dim); // [n_head * (n_latent + n_rot), n]
-    y = kin_op_latent_queries(g, il, y, q, rows);                                     // the same
-    y = kin_op_attend(g, il, y, rows);                                                // [n_head * n_latent, n]
-    return kin_op_by_heads(g, y, w[KIN_W_LATENT_V_B], latent->v_dim);                 // [n_head * v_dim, n]
+    struct ggml_tensor *y =
+        kin_op_by_heads(g, q, w[KIN_W_LATENT_K_B], how.n_head, how.head_dim);     // [n_head * (n_latent + n_rot), n]
+    y = kin_op_latent_queries(g, il, y, q, rows);                                 // the same
+    y = kin_op_attend(g, il, y, rows);                                            // [n_head * n_latent, n]
+    return kin_op_by_heads(g, y, w[KIN_W_LATENT_V_B], how.n_head, latent->v_dim); // [n_head * v_dim, n]
+}
+
+// Attention of the normed x over a window and compressed rows: [n_group * n_rank, n]
+static struct ggml_tensor *attend_compressed(kin_graph *g, int il, struct ggml_tensor *x) {
+    struct ggml_tensor *const *w = g->layers[il].w;
+    struct ggml_tensor *const rows_of[] = {w[KIN_W_COMPRESSED_KV], w[KIN_W_COMPRESSOR_KV], w[KIN_W_COMPRESSOR_GATE]};
+    const kin_compressed *c = &g->hp->compressed;
+    const kin_layer how = kin_layer_of(g->hp, il);
+    kin_graph_rows *rows = drops_rows(g, il) ? &g->out : &g->all;
+    struct ggml_tensor *all = kin_op_linear(g, x, rows_of, NULL, how.ratio > 0 ? 3 : 1, NULL); // [head_dim + n_raw, n_tokens]
+    ggml_build_forward_expand(g->gf, kin_op_compressed_rows(g, il, all));
+    if (drops_rows(g, il)) x = wanted_rows(g, x);                    // [n_embd, n_out]
+    struct ggml_tensor *q = linear(g, w[KIN_W_LATENT_Q_A], NULL, x); // [n_query, n]
+    q = kin_block_norm(g, q, w[KIN_W_LATENT_Q_A_NORM], NULL);
+    q = linear(g, w[KIN_W_LATENT_Q_B], NULL, q); // [n_head * head_dim, n]
+    q = kin_op_compressed_queries(g, il, q, rows);
+    q = kin_op_compressed_attend(g, il, q, rows); // [n_head * head_dim, n]
+    return kin_op_by_heads(g, q, w[KIN_W_COMPRESSED_OUT_A], c->n_group, c->n_rank);
 }
 
 // A layer with a short convolution: its result for the normed x, before the last product [n_embd, n].
@@ -362,6 +382,10 @@ static struct ggml_tensor *attention_onto(kin_graph *g, int il, struct ggml_tens
     if (how.is_latent) {
         cur = attend_latent(g, il, cur); // [n_head * v_dim, n]
         return end_block(g, w[KIN_W_LATENT_OUT], NULL, NULL, cur, residual);
+    }
+    if (how.is_compressed) {
+        cur = attend_compressed(g, il, cur); // [n_group * n_rank, n]
+        return end_block(g, w[KIN_W_COMPRESSED_OUT_B], NULL, NULL, cur, residual);
     }
     if (w[KIN_W_CONV_IN]) {
         cur = convolve(g, il, cur); // [n_embd, n]
@@ -522,6 +546,11 @@ static struct ggml_tensor *route_by_ggml(kin_graph *g, int il, struct ggml_tenso
 
 // The same by kin's kernels: i32 [2 n_used, n], see kin_op_route.
 static struct ggml_tensor *route_by_kernels(kin_graph *g, int il, struct ggml_tensor *cur) {
+    struct ggml_tensor *tokens = g->tokens, *table = g->layers[il].w[KIN_W_FFN_TOKEN_EXPERTS];
+    if (table) {
+        if (drops_rows(g, il)) tokens = wanted_rows(g, tokens); // [1, n_out]
+        return kin_op_route_tokens(g, route_logits(g, il, cur), tokens, table);
+    }
     return kin_op_route(g, route_logits(g, il, cur), choice_bias(g, il), g->layers[il].w[KIN_W_FFN_EXPS_SCALE]);
 }
 
@@ -591,8 +620,7 @@ static struct ggml_tensor *add_dense(kin_graph *g, int il, struct ggml_tensor *e
 static void expect_next(kin_graph *g, int il, struct ggml_tensor *x, struct ggml_tensor *slots) {
     const int next = il + 1, first = g->n_ops;
     if (!g->experts || next >= g->layers_end || x->ne[1] > KIN_GUESS_TOKENS || !kin_layer_of(g->hp, next).has_experts) return;
-    struct ggml_tensor *logits = route_logits(g, next, norm_moe(g, next, x).router); // [n_expert, n]
-    kin_op_expect(g, next, first, slots, kin_op_route(g, logits, choice_bias(g, next), NULL));
+    kin_op_expect(g, next, first, slots, route_by_kernels(g, next, norm_moe(g, next, x).router));
 }
 
 static struct ggml_tensor *experts_by_kernels(kin_graph *g, int il, struct ggml_tensor *sum, moe_input in,

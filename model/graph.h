@@ -172,6 +172,7 @@ typedef struct kin_graph {
     kin_graph_rows out;           // the tokens whose result is needed after the model's last layer
     struct ggml_tensor *residual; // f32 [n_embd, all.n]: added to the result of the second half of a feed-forward block
     struct ggml_tensor *inputs;   // f32 [n_input * n_layer, all.n]: the layers' inputs; NULL: they have none
+    struct ggml_tensor *tokens;   // i32 [1, all.n]: their numbers in the vocabulary; NULL: no layer needs them
     struct ggml_tensor *out_rows; // i32 [out.n]: their numbers in the batch; NULL: all tokens are needed
 
     // With kin's kernels:

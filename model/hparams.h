@@ -49,6 +49,25 @@ typedef struct kin_latent {
     bool is_fused;    // the file has the matrices of keys and values in one, which must be converted (KIN_W_LATENT_KV_B)
 } kin_latent;
 
+// Attention over a window of tokens and over compressed rows behind it (DeepSeek V4). All heads of a token have one key, which is
+// also their value. In a layer with a ratio of r each whole block of r tokens makes a further such row: for each channel the sum
+// of the block's values, weighted by the softmax of its gates; with overlapping blocks also of values and gates that the block
+// before it has made for its successor. The last n_rot numbers of a row rotate, and are rotated back in attention's result. The
+// output's first matrix is one for each group of heads.
+typedef struct kin_compressed {
+    int window; // tokens that a query sees, including its own
+    int n_rot;
+    int n_group, n_rank;                  // groups of heads, and what each group's matrix makes of them
+    int n_head_index, dim_index, n_index; // of the indexer, which would choose n_index compressed rows if there were more
+} kin_compressed;
+
+enum {
+    KIN_COMPRESSED_OVERLAPS = 4, // the ratio of layers whose blocks overlap
+    KIN_COMPRESSED_RATIO = 128,  // the largest
+    KIN_COMPRESSED_WINDOW = 256,
+    KIN_COMPRESSED_ROWS = 512, // most compressed rows that a query sees
+};
+
 // How several residual streams are mixed (model/streams.h).
 typedef enum kin_streams_kind {
     KIN_STREAMS_ONE, // there is one stream, to which blocks add their results
@@ -68,6 +87,9 @@ typedef struct kin_layer {
     bool has_no_ff;              // the layer is attention, or recurrent, only
     bool is_recurrent;           // a gated delta net, or a short convolution, instead of attention: a state of each sequence
     bool is_latent;              // attention is latent: head_dim and v_dim are those of the cache
+    bool is_compressed;          // attention sees a window and compressed rows; head_dim is that of the one key
+    int ratio;                   // tokens of a compressed row; 0: there are none
+    bool routes_by_token;        // the token's number, not the router, chooses the experts
     bool gates_queries;          // each head's query is followed by the gate of its result, in one product (else KIN_W_ATTN_GATE)
     bool has_experts;            // false: the feed-forward block is dense
     bool is_parallel;            // the feed-forward block reads the layer's input, not attention's result
@@ -127,6 +149,8 @@ typedef struct kin_hparams {
     kin_delta_net delta; // of recurrent layers; or
     kin_short_conv conv;
     kin_latent latent; // of latent layers
+    kin_compressed compressed;
+    int n_ctx_most; // the longest context that kin computes; 0: no limit
 
     // 1 (caps: 0) if the family has none.
     bool norms_embedding; // to a root mean square of 1, before it is scaled
@@ -145,17 +169,37 @@ static inline int kin_hparams_stream_width(const kin_hparams *hp) {
     return hp->n_streams > 1 ? hp->n_streams * hp->n_embd : hp->n_embd;
 }
 
+// The numbers that a layer with compressed rows computes of a token for its block's row: values and as many gates, of overlapping
+// blocks also those for the block behind it.
+static inline int kin_layer_n_raw(const kin_layer *layer) {
+    return layer->ratio == 0 ? 0 : (layer->ratio == KIN_COMPRESSED_OVERLAPS ? 4 : 2) * layer->head_dim;
+}
+// Its numbers in the cache of a token: the token's row, the row of the block that it ends, and these.
+static inline int kin_layer_n_compressed(const kin_layer *layer) {
+    return (layer->ratio == 0 ? 1 : 2) * layer->head_dim + kin_layer_n_raw(layer);
+}
+
+// The longest context that is useful: the one of training, or what kin computes.
+static inline int kin_hparams_n_ctx(const kin_hparams *hp) {
+    return hp->n_ctx_most > 0 && hp->n_ctx_most < hp->n_ctx_train ? hp->n_ctx_most : hp->n_ctx_train;
+}
+
+// Returns the number of the first layers of which some need the tokens' numbers, because these choose their experts; so numbers
+// travel with the steps up to there. 0: none needs them.
+int kin_hparams_token_layers(const kin_hparams *hp);
+
 // The widths of queries, of keys and values in the cache, and of attention's result, of a layer from kin_layer_of.
 static inline int kin_layer_n_embd_q(const kin_layer *layer) {
     return layer->n_head * layer->head_dim;
 }
 
 static inline int kin_layer_n_embd_k(const kin_layer *layer) {
+    if (layer->is_compressed) return kin_layer_n_compressed(layer);
     return layer->n_head_kv * layer->head_dim;
 }
 
 static inline int kin_layer_n_embd_v(const kin_layer *layer) {
-    return layer->is_latent ? 0 : layer->n_head_kv * layer->v_dim;
+    return layer->is_latent || layer->is_compressed ? 0 : layer->n_head_kv * layer->v_dim;
 }
 
 static inline int kin_layer_n_embd_out(const kin_layer *layer) {

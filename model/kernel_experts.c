@@ -42,6 +42,32 @@ struct ggml_tensor *kin_op_route(kin_graph *g, struct ggml_tensor *logits, struc
     return kin_op_node(g, GGML_TYPE_I32, 2 * g->hp->n_expert_used, logits->ne[1], args, n_args, &routes, op);
 }
 
+// Sources: the logits, the tokens, the table. A number that no token or no expert has would be read outside of the weights: it is
+// taken as 0.
+static void route_by_number(struct ggml_tensor *routed, const struct kin_op *op, int n_threads, const kin_team_chunk *c) {
+    const struct ggml_tensor *logits = routed->src[0], *table = routed->src[2];
+    const int n_used = op->hp->n_expert_used, token = ((const int32_t *)routed->src[1]->data)[c->i];
+    const int32_t *of = (const int32_t *)table->data + (token >= 0 && token < table->ne[1] ? token : 0) * table->ne[0];
+    int32_t *chosen = (int32_t *)routed->data + c->i * routed->ne[0], given[KIN_ROUTE_EXPERTS];
+    kin_routing routing = op->hp->routing;
+    float share[KIN_ROUTE_EXPERTS];
+    (void)n_threads;
+    for (int i = 0; i < n_used; i++) given[i] = of[i] >= 0 && of[i] < op->hp->n_expert ? of[i] : 0;
+    routing.given = given;
+    op->kernels->route(&routing, (const float *)logits->data + c->i * logits->ne[0], chosen, share);
+    memcpy(chosen + n_used, share, (size_t)n_used * sizeof *share);
+}
+
+static const kin_op_run routes_by_number = {.count = count_tokens, .compute = route_by_number};
+
+struct ggml_tensor *kin_op_route_tokens(kin_graph *g, struct ggml_tensor *logits, struct ggml_tensor *tokens,
+                                        struct ggml_tensor *table) {
+    struct ggml_tensor *args[] = {logits, tokens, table};
+    kin_assert(g->hp->routing.gating != KIN_GATING_CHOSEN && g->hp->router_scale == 1);
+    return kin_op_node(g, GGML_TYPE_I32, 2 * g->hp->n_expert_used, logits->ne[1], args, 3, &routes_by_number,
+                       kin_op_new(g, KIN_OP_OTHER));
+}
+
 // ---- slots
 
 // A batch's routing as the nodes below read it: begin // i32 [n_expert + 1], the first slot of each expert; n_order, the number

@@ -35,28 +35,34 @@ static struct ggml_tensor *inputs_of_heads(kin_graph *g, struct ggml_tensor *x, 
 }
 
 // Sources of the product: the matrices, their rounded inputs. A chunk is some panels of one head's matrix, for all rows.
-static int64_t panels_a_chunk(const struct ggml_tensor *y, int n_threads) {
-    const struct ggml_tensor *weights = y->src[0];
-    const int64_t panels = kin_op_panels(weights), step = kin_op_chunk_panels(panels * weights->ne[2], n_threads);
+// Heads whose matrices are rows of one have n_groups parts of it.
+static int64_t panels_a_head(const struct ggml_tensor *y, const struct kin_op *op) {
+    const int64_t panels = kin_op_panels(y->src[0]);
+    return y->src[0]->ne[2] > 1 ? panels : panels / op->n_groups;
+}
+
+static int64_t panels_a_chunk(const struct ggml_tensor *y, const struct kin_op *op, int n_threads) {
+    const int64_t panels = panels_a_head(y, op), step = kin_op_chunk_panels(panels * op->n_groups, n_threads);
     return step < panels ? step : panels;
 }
 
-static int64_t chunks_a_head(const struct ggml_tensor *y, int n_threads) {
-    const int64_t step = panels_a_chunk(y, n_threads);
-    return (kin_op_panels(y->src[0]) + step - 1) / step;
+static int64_t chunks_a_head(const struct ggml_tensor *y, const struct kin_op *op, int n_threads) {
+    const int64_t step = panels_a_chunk(y, op, n_threads);
+    return (panels_a_head(y, op) + step - 1) / step;
 }
 
 static int count_products(const struct ggml_tensor *y, const struct kin_op *op, int n_threads) {
-    (void)op;
-    return (int)(chunks_a_head(y, n_threads) * y->src[0]->ne[2]);
+    return (int)(chunks_a_head(y, op, n_threads) * op->n_groups);
 }
 
 static void multiply_head(struct ggml_tensor *y, const struct kin_op *op, int n_threads, const kin_team_chunk *c) {
     const struct ggml_tensor *weights = y->src[0];
-    const int64_t n = y->ne[1], n_in = weights->ne[0], step = panels_a_chunk(y, n_threads), panels = kin_op_panels(weights);
-    const int64_t head = c->i / chunks_a_head(y, n_threads), begin = c->i % chunks_a_head(y, n_threads) * step;
-    const int64_t end = begin + step < panels ? begin + step : panels, width = y->ne[0] / weights->ne[2];
-    const kin_matrix m = kin_op_matrix(weights, head, begin, end);
+    const int64_t n = y->ne[1], n_in = weights->ne[0], step = panels_a_chunk(y, op, n_threads), panels = panels_a_head(y, op);
+    const int64_t head = c->i / chunks_a_head(y, op, n_threads), begin = c->i % chunks_a_head(y, op, n_threads) * step;
+    const int64_t end = begin + step < panels ? begin + step : panels, width = y->ne[0] / op->n_groups;
+    const bool is_one = weights->ne[2] == 1;
+    const kin_matrix m =
+        is_one ? kin_op_matrix(weights, 0, head * panels + begin, head * panels + end) : kin_op_matrix(weights, head, begin, end);
     const size_t bytes = op->kind[0] == KIN_ACT_F32 ? (size_t)(n * n_in) * sizeof(float) : kin_act_bytes(n_in, n);
     const uint8_t *input = (const uint8_t *)y->src[1]->data + (size_t)head * bytes;
     kin_op_multiply(op, &m, op->kind[0], input, n, (float *)y->data + head * width + begin * KIN_PANEL_ROWS, y->ne[0]);
@@ -64,14 +70,17 @@ static void multiply_head(struct ggml_tensor *y, const struct kin_op *op, int n_
 
 static const kin_op_run products_of_heads = {.count = count_products, .compute = multiply_head};
 
-struct ggml_tensor *kin_op_by_heads(kin_graph *g, struct ggml_tensor *x, struct ggml_tensor *weights, int width) {
-    const int64_t n_head = weights->ne[2];
+struct ggml_tensor *kin_op_by_heads(kin_graph *g, struct ggml_tensor *x, struct ggml_tensor *weights, int n_head, int width) {
     const kin_act_kind kind = kin_kernel_act_kind((int)weights->type);
-    kin_assert(x->ne[0] % n_head == 0 && width >= weights->ne[1]);
+    const bool is_one = weights->ne[2] == 1; // which is also right for a single head
+    kin_assert(x->ne[0] % n_head == 0 && (is_one || (weights->ne[2] == n_head && width >= weights->ne[1])));
+    kin_assert(!is_one || n_head == 1 || weights->ne[1] == (int64_t)n_head * width);
+    kin_assert(!is_one || n_head == 1 || width % KIN_PANEL_ROWS == 0);
     struct ggml_tensor *inputs = inputs_of_heads(g, x, weights->ne[0], n_head);
     struct ggml_tensor *args[] = {weights, kin_op_rounded(g, inputs, kind)};
     struct kin_op *op = kin_op_new(g, KIN_OP_OTHER);
     op->kind[0] = kind;
+    op->n_groups = n_head;
     return kin_op_node(g, GGML_TYPE_F32, width * n_head, x->ne[1], args, 2, &products_of_heads, op);
 }
 

@@ -209,7 +209,7 @@ bool kin_ops_fit(const kin_hparams *hp, int kv_type) {
     for (int il = 0; il < hp->n_layer; il++) {
         const kin_layer layer = kin_layer_of(hp, il);
         const kin_kv_layout kv = kin_layer_kv(&layer, kv_type);
-        if (!kin_kv_has(&kv)) return false;
+        if (!layer.is_compressed && !kin_kv_has(&kv)) return false;
     }
     return hp->n_embd % 16 == 0 && hp->latent.n_query % 16 == 0 && hp->n_input % 16 == 0 && hp->n_expert <= KIN_ROUTE_EXPERTS;
 }

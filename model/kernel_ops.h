@@ -78,8 +78,17 @@ struct ggml_tensor *kin_op_heads(kin_graph *g, int il, struct ggml_tensor *y, in
 struct ggml_tensor *kin_op_attend(kin_graph *g, int il, struct ggml_tensor *heads, kin_graph_rows *rows);
 
 // Multiplies the first ne[0] values of each head of x // [n_head * any, n] by the head's own matrix // [.., n_out, n_head]: ->
-// [n_head * width, n], of which the first n_out values of each head are set. x must have no other columns.
-struct ggml_tensor *kin_op_by_heads(kin_graph *g, struct ggml_tensor *x, struct ggml_tensor *weights, int width);
+// [n_head * width, n], of which the first n_out values of each head are set. x must have no other columns. Of weights with two
+// dimensions // [.., n_head * n_out] a head has consecutive rows, in whole panels.
+struct ggml_tensor *kin_op_by_heads(kin_graph *g, struct ggml_tensor *x, struct ggml_tensor *weights, int n_head, int width);
+
+// Attention with compressed rows (kin_compressed). y // [head_dim + kin_layer_n_raw, n]: the tokens' rows, values and gates;
+// stores the rows, normalised and rotated, and the compressed rows of the blocks that end with these tokens. Changes y.
+struct ggml_tensor *kin_op_compressed_rows(kin_graph *g, int il, struct ggml_tensor *y);
+// Normalises each head of the queries y // [n_head * head_dim, n], without a weight, and rotates it. Changes y.
+struct ggml_tensor *kin_op_compressed_queries(kin_graph *g, int il, struct ggml_tensor *y, kin_graph_rows *rows);
+// Attention of such queries -> [n_head * head_dim, n], rotated back
+struct ggml_tensor *kin_op_compressed_attend(kin_graph *g, int il, struct ggml_tensor *q, kin_graph_rows *rows);
 
 // Normalises the latents of y // [n_latent + n_rot, n], rotates the keys behind them, and stores both. Changes y.
 struct ggml_tensor *kin_op_latent_keys(kin_graph *g, int il, struct ggml_tensor *y);
@@ -127,6 +136,10 @@ struct ggml_tensor *kin_op_sum(kin_graph *g, struct ggml_tensor *y, struct ggml_
 // Changes the logits if the model scales them. choice_bias, and scale, which multiplies the shares: f32 [n_expert], or NULL.
 struct ggml_tensor *kin_op_route(kin_graph *g, struct ggml_tensor *logits, struct ggml_tensor *choice_bias,
                                  struct ggml_tensor *scale);
+
+// The same for experts that tokens // i32 [1, n] have by their numbers: those of the token in table // i32 [n_used, n_vocab].
+struct ggml_tensor *kin_op_route_tokens(kin_graph *g, struct ggml_tensor *logits, struct ggml_tensor *tokens,
+                                        struct ggml_tensor *table);
 
 // Sorts the rows of a routing by expert, for layer il: i32. If experts are not all in memory, this begins to read the missing
 // ones.

@@ -110,8 +110,8 @@ kin_str kin_meta_str(kin_meta *k, const char *key, const char *fallback) {
 
 void kin_meta_routing(kin_meta *k, kin_routing *r, kin_gating gating, bool normalize) {
     // indexed by the key's value
-    static const kin_gating gatings[] = {0, KIN_GATING_SOFTMAX, KIN_GATING_SIGMOID, KIN_GATING_CHOSEN};
-    int number = kin_meta_int(k, "expert_gating_func", 0, 0, 3);
+    static const kin_gating gatings[] = {0, KIN_GATING_SOFTMAX, KIN_GATING_SIGMOID, KIN_GATING_CHOSEN, KIN_GATING_SOFTPLUS};
+    int number = kin_meta_int(k, "expert_gating_func", 0, 0, 4);
     float scale = kin_meta_float(k, "expert_weights_scale", 0, 0, 1e6f);
     r->gating = number ? gatings[number] : gating;
     r->normalize = kin_meta_bool(k, "expert_weights_norm", normalize);

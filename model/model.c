@@ -18,6 +18,13 @@ static int check_shape(const kin_gguf_tensor *t, const int64_t ne[3], kin_err *e
                        (long long)ne[0], (long long)ne[1], (long long)ne[2]);
 }
 
+// Whose numbers are neither multiplied nor converted.
+static int check_integers(const kin_gguf_tensor *t, kin_err *err) {
+    if (t->type == GGML_TYPE_I32) return 0;
+    return kin_err_set(err, "tensor '%.*s' has the type %s, but must be I32", (int)t->name.len, t->name.at,
+                       kin_gguf_type_name(t->type));
+}
+
 static int check_type(const kin_gguf_tensor *t, bool vector, kin_err *err) {
     const struct ggml_type_traits *traits = ggml_get_type_traits((enum ggml_type)t->type);
     bool ok = vector ? t->type == GGML_TYPE_F32 : t->type == GGML_TYPE_F32 || traits->to_float != NULL;
@@ -26,14 +33,19 @@ static int check_type(const kin_gguf_tensor *t, bool vector, kin_err *err) {
                        traits->type_name, vector ? "norms and biases (they must be F32)" : "weights");
 }
 
-int kin_model_find_tensor(const kin_model *m, const char *name, const int64_t ne[3], bool vector, bool required,
-                          const kin_gguf_tensor **out, size_t *n_used, kin_err *err) {
-    const kin_gguf_tensor *t = kin_gguf_find_tensor(m->gguf, name);
-    *out = t;
+static int find_shape(const kin_model *m, const char *name, const int64_t ne[3], bool required, const kin_gguf_tensor **out,
+                      size_t *n_used, kin_err *err) {
+    const kin_gguf_tensor *t = *out = kin_gguf_find_tensor(m->gguf, name);
     if (!t) return required ? kin_err_set(err, "the tensor '%s' is missing", name) : 0;
-    if (check_shape(t, ne, err) != 0 || check_type(t, vector, err) != 0) return KIN_FAIL;
+    if (check_shape(t, ne, err) != 0) return KIN_FAIL;
     ++*n_used;
     return 0;
+}
+
+int kin_model_find_tensor(const kin_model *m, const char *name, const int64_t ne[3], bool vector, bool required,
+                          const kin_gguf_tensor **out, size_t *n_used, kin_err *err) {
+    if (find_shape(m, name, ne, required, out, n_used, err) != 0) return KIN_FAIL;
+    return *out ? check_type(*out, vector, err) : 0;
 }
 
 static int find_weights(kin_model *m, int il, int i_block, const kin_weight_set *required, const kin_weight_set *known,
@@ -44,7 +56,8 @@ static int find_weights(kin_model *m, int il, int i_block, const kin_weight_set 
         int64_t ne[3];
         snprintf(name, sizeof name, "blk.%d.%s", i_block, kin_weight_name(w));
         kin_weight_shape(w, &m->hp, il, ne);
-        if (kin_model_find_tensor(m, name, ne, kin_weight_is_vector(w), kin_weight_set_has(required, w), to, n_used, err) != 0)
+        if (find_shape(m, name, ne, kin_weight_set_has(required, w), to, n_used, err) != 0) return KIN_FAIL;
+        if (*to && (kin_weight_is_integers(w) ? check_integers(*to, err) : check_type(*to, kin_weight_is_vector(w), err)) != 0)
             return KIN_FAIL;
         for (int k = 0; k < w; k++) // a tensor with two roles counts once
             if (*to && m->layers[il].w[k] == *to) --*n_used;
@@ -118,8 +131,8 @@ static int check_qkv(const kin_model *m, int il, kin_err *err) {
     if (kin_layer_of(&m->hp, il).kv_back > 0) return 0;
     if (kin_layer_of(&m->hp, il).has_no_attention || w[KIN_W_STATE_IN]) return 0; // its family requires all
     if (kin_layer_of(&m->hp, il).is_recurrent) return m->hp.conv.n_taps > 0 ? 0 : check_delta_net(w, il, err);
-    if (kin_layer_of(&m->hp, il).is_latent) return 0; // its family requires all
-    if (w[KIN_W_ATTN_Q_GATE]) return 0;               // with K and V, which the family requires
+    if (kin_layer_of(&m->hp, il).is_latent || kin_layer_of(&m->hp, il).is_compressed) return 0; // its family requires all
+    if (w[KIN_W_ATTN_Q_GATE]) return 0; // with K and V, which the family requires
     if (w[KIN_W_ATTN_QKV] ? !w[KIN_W_ATTN_Q] && !w[KIN_W_ATTN_K] && !w[KIN_W_ATTN_V]
                           : w[KIN_W_ATTN_Q] && w[KIN_W_ATTN_K] && (w[KIN_W_ATTN_V] || kin_layer_of(&m->hp, il).norms_values))
         return 0;

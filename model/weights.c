@@ -35,6 +35,16 @@ typedef enum dim {
     DIM_CONV_TAPS,
     DIM_EMBD_THRICE,
     DIM_EMBD_TWICE,
+    DIM_GROUP_HEADS, // of compressed attention, like the following: a group's heads
+    DIM_GROUP_RANKS,
+    DIM_COMPRESSOR,
+    DIM_RATIO,
+    DIM_INDEX, // of the indexer
+    DIM_INDEX_TWICE,
+    DIM_INDEX_HEADS,
+    DIM_INDEX_Q,
+    DIM_USED, // experts of a token
+    DIM_VOCAB,
     DIM_STREAMS, // all streams of a token
     DIM_SINKHORN,
     DIM_SINKHORN_PARTS,
@@ -105,6 +115,20 @@ static const weight_spec weight_specs[KIN_W_COUNT] = {
     [KIN_W_LATENT_V_B] = {"attn_v_b.weight", KIN_WEIGHT_BLOCK_ATTN, {DIM_LATENT, DIM_LATENT_V, DIM_N_HEAD}},
     [KIN_W_LATENT_KV_B] = {"attn_kv_b.weight", KIN_WEIGHT_BLOCK_ATTN, {DIM_LATENT, DIM_LATENT_HEADS_KV}},
     [KIN_W_LATENT_OUT] = {"attn_output.weight", KIN_WEIGHT_BLOCK_ATTN, {DIM_LATENT_HEADS_V, DIM_EMBD}},
+    [KIN_W_COMPRESSED_KV] = {"attn_kv.weight", KIN_WEIGHT_BLOCK_ATTN, {DIM_EMBD, DIM_HEAD}},
+    [KIN_W_COMPRESSED_KV_NORM] = {"attn_kv_a_norm.weight", KIN_WEIGHT_BLOCK_ATTN, {DIM_HEAD}},
+    [KIN_W_COMPRESSED_OUT_A] = {"attn_output_a.weight", KIN_WEIGHT_BLOCK_ATTN, {DIM_GROUP_HEADS, DIM_GROUP_RANKS}},
+    [KIN_W_COMPRESSED_OUT_B] = {"attn_output_b.weight", KIN_WEIGHT_BLOCK_ATTN, {DIM_GROUP_RANKS, DIM_EMBD}},
+    [KIN_W_COMPRESSOR_KV] = {"attn_compressor_kv.weight", KIN_WEIGHT_BLOCK_ATTN, {DIM_EMBD, DIM_COMPRESSOR}},
+    [KIN_W_COMPRESSOR_GATE] = {"attn_compressor_gate.weight", KIN_WEIGHT_BLOCK_ATTN, {DIM_EMBD, DIM_COMPRESSOR}},
+    [KIN_W_COMPRESSOR_APE] = {"attn_compressor_ape.weight", KIN_WEIGHT_BLOCK_ATTN, {DIM_COMPRESSOR, DIM_RATIO}},
+    [KIN_W_COMPRESSOR_NORM] = {"attn_compressor_norm.weight", KIN_WEIGHT_BLOCK_ATTN, {DIM_HEAD}},
+    [KIN_W_INDEXER_PROJ] = {"indexer.proj.weight", KIN_WEIGHT_BLOCK_ATTN, {DIM_EMBD, DIM_INDEX_HEADS}},
+    [KIN_W_INDEXER_Q_B] = {"indexer.attn_q_b.weight", KIN_WEIGHT_BLOCK_ATTN, {DIM_LATENT_QUERY, DIM_INDEX_Q}},
+    [KIN_W_INDEXER_KV] = {"indexer_compressor_kv.weight", KIN_WEIGHT_BLOCK_ATTN, {DIM_EMBD, DIM_INDEX_TWICE}},
+    [KIN_W_INDEXER_GATE] = {"indexer_compressor_gate.weight", KIN_WEIGHT_BLOCK_ATTN, {DIM_EMBD, DIM_INDEX_TWICE}},
+    [KIN_W_INDEXER_APE] = {"indexer_compressor_ape.weight", KIN_WEIGHT_BLOCK_ATTN, {DIM_INDEX_TWICE, DIM_RATIO}},
+    [KIN_W_INDEXER_NORM] = {"indexer_compressor_norm.weight", KIN_WEIGHT_BLOCK_ATTN, {DIM_INDEX}},
     [KIN_W_ATTN_OUT_NORM] = {"post_attention_norm.weight", KIN_WEIGHT_BLOCK_ATTN, {DIM_EMBD}},
     [KIN_W_FFN_NORM] = {"ffn_norm.weight", KIN_WEIGHT_BLOCK_FFN_GATE, {DIM_EMBD}},
     [KIN_W_FFN_NORM_BIAS] = {"ffn_norm.bias", KIN_WEIGHT_BLOCK_FFN_GATE, {DIM_EMBD}},
@@ -120,6 +144,7 @@ static const weight_spec weight_specs[KIN_W_COUNT] = {
     [KIN_W_FFN_ROUTER_BIAS] = {"ffn_gate_inp.bias", KIN_WEIGHT_BLOCK_FFN_GATE, {DIM_EXPERT}},
     [KIN_W_FFN_CHOICE_BIAS] = {"exp_probs_b.bias", KIN_WEIGHT_BLOCK_FFN_GATE, {DIM_EXPERT}},
     [KIN_W_FFN_CHOICE_BIAS_2] = {"exp_probs_b", KIN_WEIGHT_BLOCK_FFN_GATE, {DIM_EXPERT}},
+    [KIN_W_FFN_TOKEN_EXPERTS] = {"ffn_gate_tid2eid.weight", KIN_WEIGHT_BLOCK_FFN_GATE, {DIM_USED, DIM_VOCAB}},
     [KIN_W_FFN_GATE_EXPS] = {"ffn_gate_exps.weight", KIN_WEIGHT_BLOCK_EXPERTS, {DIM_EMBD, DIM_FF_EXP, DIM_EXPERT}},
     [KIN_W_FFN_UP_EXPS] = {"ffn_up_exps.weight", KIN_WEIGHT_BLOCK_EXPERTS, {DIM_EMBD, DIM_FF_EXP, DIM_EXPERT}},
     [KIN_W_FFN_DOWN_EXPS] = {"ffn_down_exps.weight", KIN_WEIGHT_BLOCK_EXPERTS, {DIM_FF_EXP, DIM_EMBD, DIM_EXPERT}},
@@ -189,8 +214,13 @@ int kin_weight_is_vector(kin_weight weight) {
     const char *name = weight_specs[weight].name;
     if (weight == KIN_W_DELTA_CONV || weight == KIN_W_CONV_TAPS) return true;
     if (weight == KIN_W_ATTN_Q_NORM_EACH || weight == KIN_W_ATTN_K_NORM_EACH) return true;
+    if (weight == KIN_W_COMPRESSOR_APE || weight == KIN_W_INDEXER_APE || weight == KIN_W_FFN_TOKEN_EXPERTS) return true;
     if (weight == KIN_W_STATE_A || weight == KIN_W_STATE_D || weight == KIN_W_STATE_NORM) return true;
     return weight_specs[weight].dims[1] == DIM_ONE || strcmp(name + strlen(name) - strlen(".bias"), ".bias") == 0;
+}
+
+int kin_weight_is_integers(kin_weight weight) {
+    return weight == KIN_W_FFN_TOKEN_EXPERTS;
 }
 
 int kin_weight_is_experts(kin_weight weight) {
@@ -232,6 +262,16 @@ static int64_t dim_size(dim d, const kin_hparams *hp, const kin_layer *layer) {
     case DIM_CONV_TAPS: return hp->conv.n_taps;
     case DIM_EMBD_THRICE: return 3 * (int64_t)hp->n_embd;
     case DIM_EMBD_TWICE: return 2 * (int64_t)hp->n_embd;
+    case DIM_GROUP_HEADS: return kin_layer_n_embd_out(layer) / hp->compressed.n_group;
+    case DIM_GROUP_RANKS: return (int64_t)hp->compressed.n_group * hp->compressed.n_rank;
+    case DIM_COMPRESSOR: return kin_layer_n_raw(layer) / 2;
+    case DIM_RATIO: return layer->ratio;
+    case DIM_INDEX: return hp->compressed.dim_index;
+    case DIM_INDEX_TWICE: return 2 * (int64_t)hp->compressed.dim_index;
+    case DIM_INDEX_HEADS: return hp->compressed.n_head_index;
+    case DIM_INDEX_Q: return (int64_t)hp->compressed.n_head_index * hp->compressed.dim_index;
+    case DIM_USED: return hp->n_expert_used;
+    case DIM_VOCAB: return hp->n_vocab;
     case DIM_STREAMS: return kin_hparams_stream_width(hp);
     case DIM_SINKHORN: return (2 + (int64_t)hp->n_streams) * hp->n_streams;
     case DIM_SINKHORN_PARTS: return 3;

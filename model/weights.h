@@ -60,6 +60,20 @@ typedef enum kin_weight {
     KIN_W_LATENT_V_B,       // of each head: makes its values of attention's result
     KIN_W_LATENT_KV_B,      // in the file instead of K_B and V_B: of each head the rows that make its keys, then its values
     KIN_W_LATENT_OUT,
+    KIN_W_COMPRESSED_KV,      // of attention with compressed rows, like the following: a token's row,
+    KIN_W_COMPRESSED_KV_NORM, // and its norm
+    KIN_W_COMPRESSED_OUT_A,   // of each group of heads,
+    KIN_W_COMPRESSED_OUT_B,   // and of what these make
+    KIN_W_COMPRESSOR_KV,      // of a compressed row: the values
+    KIN_W_COMPRESSOR_GATE,    // and gates of a token,
+    KIN_W_COMPRESSOR_APE,     // which is added to the gates by the token's place in its block,
+    KIN_W_COMPRESSOR_NORM,    // and the norm of the row
+    KIN_W_INDEXER_PROJ,       // of the indexer, like the following: nothing reads them yet
+    KIN_W_INDEXER_Q_B,
+    KIN_W_INDEXER_KV,
+    KIN_W_INDEXER_GATE,
+    KIN_W_INDEXER_APE,
+    KIN_W_INDEXER_NORM,
     KIN_W_ATTN_OUT_NORM, // of the block's output, before it is added to the input
     KIN_W_FFN_NORM,
     KIN_W_FFN_NORM_BIAS,
@@ -75,6 +89,7 @@ typedef enum kin_weight {
     KIN_W_FFN_ROUTER_BIAS,
     KIN_W_FFN_CHOICE_BIAS,   // added to the router's probabilities when choosing
     KIN_W_FFN_CHOICE_BIAS_2, // the same under another name
+    KIN_W_FFN_TOKEN_EXPERTS, // i32: the experts of each token of the vocabulary, where the router does not choose them
     KIN_W_FFN_GATE_EXPS,
     KIN_W_FFN_UP_EXPS,
     KIN_W_FFN_DOWN_EXPS,
@@ -175,6 +190,9 @@ int kin_weight_is_vector(kin_weight weight);
 // True for the matrices of all experts of a layer, one after the other: a token needs only the experts that the router picks for
 // it.
 int kin_weight_is_experts(kin_weight weight);
+
+// True for numbers of experts: I32, neither multiplied nor converted.
+int kin_weight_is_integers(kin_weight weight);
 
 // Returns the shape that this weight must have in layer `il`, fastest dimension first; unused dimensions are 1.
 void kin_weight_shape(kin_weight weight, const kin_hparams *hp, int il, int64_t ne[3]);

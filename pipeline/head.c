@@ -23,6 +23,7 @@ typedef struct waits {
 typedef struct flight {
     kin_batch batch;
     int32_t *pos, *seq, *out; // [n_batch]
+    int32_t *tokens;          // the same; NULL: no layer needs their numbers
     float *logits;            // f32 [n_logits, n_vocab], borrowed
     int n_logits;             // rows in `logits`: n_out, or 0
     bool hidden;              // the rows are hidden states
@@ -61,13 +62,15 @@ struct kin_head {
 };
 
 static int alloc_flights(kin_head *h, kin_err *err) {
+    const bool needs_tokens = kin_hparams_token_layers(&h->model->hp) > 0;
     h->flights = calloc((size_t)h->n_steps, sizeof *h->flights);
     for (int i = 0; i < h->n_steps && h->flights; i++) {
         flight *f = &h->flights[i];
         f->pos = malloc((size_t)h->n_batch * sizeof *f->pos);
         f->seq = malloc((size_t)h->n_batch * sizeof *f->seq);
         f->out = malloc((size_t)h->n_batch * sizeof *f->out);
-        if (!f->pos || !f->seq || !f->out) return kin_err_set(err, "out of memory");
+        f->tokens = needs_tokens ? malloc((size_t)h->n_batch * sizeof *f->tokens) : NULL;
+        if (!f->pos || !f->seq || !f->out || (needs_tokens && !f->tokens)) return kin_err_set(err, "out of memory");
     }
     return h->flights ? 0 : kin_err_set(err, "out of memory");
 }
@@ -99,6 +102,7 @@ void kin_head_close(kin_head *h) {
         free(h->flights[i].pos);
         free(h->flights[i].seq);
         free(h->flights[i].out);
+        free(h->flights[i].tokens);
     }
     free(h->flights);
     free(h->ops);
@@ -286,6 +290,7 @@ static void fill_flight(kin_head *h, flight *f, const kin_head_step *s) {
     const int n_wanted = s->n_out ? s->n_out : 1, n_out = all ? s->n : n_wanted;
     memcpy(f->pos, s->pos, (size_t)s->n * sizeof *f->pos);
     memcpy(f->seq, s->seq, (size_t)s->n * sizeof *f->seq);
+    if (f->tokens) memcpy(f->tokens, s->tokens, (size_t)s->n * sizeof *f->tokens);
     if (s->n_out)
         memcpy(f->out, s->out, (size_t)s->n_out * sizeof *f->out);
     else
@@ -298,6 +303,7 @@ static void fill_flight(kin_head *h, flight *f, const kin_head_step *s) {
     f->batch = (kin_batch){.n_tokens = s->n,
                            .pos = f->pos,
                            .seq = f->seq,
+                           .tokens = f->tokens,
                            .out = all ? NULL : f->out,
                            .n_out = n_out,
                            .no_output = s->n_out == 0,

@@ -16,6 +16,7 @@ static kin_proto_step message_of(const kin_steps *s, const kin_hop *hop, const k
         m.flags |= KIN_PROTO_STEP_POSITIONS;
         m.n_ops = (uint16_t)batch->n_ops;
     }
+    if (hop->round == 0 && batch->tokens) m.flags |= KIN_PROTO_STEP_TOKENS;
     if (!batch->out) m.flags |= KIN_PROTO_STEP_ALL_ROWS;
     if (batch->no_output) m.flags |= KIN_PROTO_STEP_NO_OUTPUT;
     if (hop->more) m.flags |= KIN_PROTO_STEP_MORE;
@@ -46,6 +47,7 @@ kin_message_buffer *kin_steps_pack(const kin_steps *s, kin_message_pool *pool, u
         }
         if (batch->out) kin_proto_i32_encode(buffer->payload + at.out, batch->out, (size_t)batch->n_out);
         encode_ops(buffer->payload + at.ops, batch);
+        if (batch->tokens) kin_proto_i32_encode(buffer->payload + at.tokens, batch->tokens, n);
     }
     kin_activations_encode(buffer->payload + at.activations, x, (size_t)hop->n_rows * (size_t)s->n_embd, s->type);
     return buffer;
@@ -109,13 +111,15 @@ bool kin_steps_forgets(const kin_message_buffer *buffer, const kin_batch *batch)
     return false;
 }
 
-kin_batch kin_steps_batch(const kin_proto_step *m, int32_t *pos, int32_t *seq, int32_t *out, kin_kv_op *ops) {
+kin_batch kin_steps_batch(const kin_proto_step *m, int32_t *pos, int32_t *seq, int32_t *out, int32_t *tokens, kin_kv_op *ops) {
     bool all = m->flags & KIN_PROTO_STEP_ALL_ROWS;
     kin_proto_i32_decode(pos, m->pos, m->n_tokens);
     kin_proto_i32_decode(seq, m->seq, m->n_tokens);
     if (!all) kin_proto_i32_decode(out, m->out, m->n_out);
     decode_ops(ops, m->ops, m->n_ops);
+    if (m->tokens) kin_proto_i32_decode(tokens, m->tokens, m->n_tokens);
     return (kin_batch){.n_tokens = (int)m->n_tokens,
+                       .tokens = m->tokens ? tokens : NULL,
                        .pos = pos,
                        .seq = seq,
                        .out = all ? NULL : out,

@@ -23,6 +23,7 @@ typedef struct kin_steps {
     int n_embd; // numbers of a token between two layers (kin_hparams_stream_width)
     int n_batch, n_seq, n_rounds;
     kin_activation_type type;
+    bool ends_tokens; // the members behind this one do not need the tokens' numbers, and are not sent them
 } kin_steps;
 
 // Makes a STEP frame with rows x // f32 [hop->n_rows, n_embd]. The batch is included in round 0 only. NULL: no buffer left.
@@ -53,7 +54,8 @@ bool kin_steps_forgets(const kin_message_buffer *buffer, const kin_batch *batch)
 
 // Returns the batch of a checked message that carries positions, in the caller's arrays // i32 [n_batch] each, and ops
 // [KIN_PROTO_MAX_OPS].
-kin_batch kin_steps_batch(const kin_proto_step *message, int32_t *pos, int32_t *seq, int32_t *out, kin_kv_op *ops);
+kin_batch kin_steps_batch(const kin_proto_step *message, int32_t *pos, int32_t *seq, int32_t *out, int32_t *tokens,
+                          kin_kv_op *ops);
 
 // True if the frame is a STEP; returns its number and round without decoding the rest. A peer's numbers are not checked.
 bool kin_steps_peek(const kin_message_buffer *buffer, uint64_t *step, int *round);

@@ -11,10 +11,10 @@ struct kin_worker {
     kin_message_pool *pool;
     void (*pass)(void *user, kin_message_buffer *buffer); // NULL: steps are passed on after they are computed
     void *pass_user;
-    kin_message_queue *in;    // NULL: not used
-    float *x;                 // f32 [n_batch, n_embd]
-    int32_t *pos, *seq, *out; // [n_batch]
-    kin_kv_op *ops;           // [KIN_PROTO_MAX_OPS]
+    kin_message_queue *in;             // NULL: not used
+    float *x;                          // f32 [n_batch, n_embd]
+    int32_t *pos, *seq, *out, *tokens; // [n_batch]
+    kin_kv_op *ops;                    // [KIN_PROTO_MAX_OPS]
     struct {
         uint32_t epoch;
         int n;
@@ -38,10 +38,11 @@ int kin_worker_open(kin_worker **out, kin_stage_executor *executor, const kin_st
     w->pos = malloc(n * sizeof *w->pos);
     w->seq = malloc(n * sizeof *w->seq);
     w->out = malloc(n * sizeof *w->out);
+    w->tokens = malloc(n * sizeof *w->tokens);
     w->ops = malloc(KIN_PROTO_MAX_OPS * sizeof *w->ops);
     w->dropped.pos = malloc(n * sizeof *w->dropped.pos);
     w->dropped.seq = malloc(n * sizeof *w->dropped.seq);
-    if (!w->x || !w->pos || !w->seq || !w->out || !w->ops || !w->dropped.pos || !w->dropped.seq) {
+    if (!w->x || !w->pos || !w->seq || !w->out || !w->tokens || !w->ops || !w->dropped.pos || !w->dropped.seq) {
         kin_worker_close(w);
         return kin_err_set(err, "out of memory");
     }
@@ -55,6 +56,7 @@ void kin_worker_close(kin_worker *w) {
     free(w->pos);
     free(w->seq);
     free(w->out);
+    free(w->tokens);
     free(w->ops);
     free(w->dropped.pos);
     free(w->dropped.seq);
@@ -123,7 +125,7 @@ static int receive_step(kin_worker *w, const kin_message_buffer *buffer, kin_pro
     if (kin_steps_check(&w->steps, buffer, m, err) != 0) return KIN_FAIL;
     if (m->flags & KIN_PROTO_STEP_POSITIONS) {
         if (kin_step_order_accept(&w->order, buffer->frame.epoch, m->step, err) != 0) return KIN_FAIL;
-        kin_batch batch = kin_steps_batch(m, w->pos, w->seq, w->out, w->ops);
+        kin_batch batch = kin_steps_batch(m, w->pos, w->seq, w->out, w->tokens, w->ops);
         if (kin_stage_executor_begin(w->executor, m->step, &batch, err) != 0) return KIN_FAIL;
         w->stats.n_tokens += m->n_tokens;
         forget_dropped(w, buffer->frame.epoch, &batch);
@@ -161,10 +163,12 @@ static int run_step_here(kin_worker *w, kin_message_buffer **at_buffer, kin_err 
     if (!kin_activations_are_finite(w->x, (size_t)n_rows * n_embd))
         return kin_err_set(
             err, "its layers computed hidden states that are not finite: its memory or its copy of the model may be damaged");
-    // Unwanted rows are gone: the frame gets shorter, the rest stays the same.
+    // Unwanted rows are gone, and the tokens' numbers behind the layers that need them: the frame gets shorter, the rest stays
+    // the same.
     m.n_rows = (uint32_t)n_rows;
+    if (w->steps.ends_tokens) m.flags &= (uint16_t)~KIN_PROTO_STEP_TOKENS;
     kin_proto_step_layout at = kin_proto_step_lay_out(&m);
-    m.pos = m.seq = m.out = m.ops = NULL; // they are in place
+    m.pos = m.seq = m.out = m.ops = m.tokens = NULL; // they are in place
     kin_proto_encode_step_head(buffer->payload, buffer->cap, &m);
     kin_activations_encode(buffer->payload + at.activations, w->x, (size_t)n_rows * n_embd, m.type);
     buffer->frame.length = (uint32_t)at.size;

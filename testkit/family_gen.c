@@ -7,6 +7,7 @@
 
 #include "base/str.h"
 #include "model/arch.h"
+#include "model/streams.h"
 
 enum { MAX_TEXT = 65536, MAX_LINES = 128, MAX_LIST = 256, MAX_PRESENT = 16 };
 
@@ -203,6 +204,8 @@ void kin_family_free(kin_family *f) {
 
 int64_t kin_family_n_weights(const kin_family *f) {
     int64_t n = (f->is_tied ? 1 : 2) * (int64_t)f->n_vocab * f->hp.n_embd;
+    kin_streams_end end;
+    for (int i = 0; kin_streams_end_at(&f->hp, i, &end); i++) n += end.ne[0] * end.ne[1];
     for (int il = 0; il < f->hp.n_layer; il++) {
         const kin_weight_set set = weights_of(f, il);
         for (int w = kin_weight_set_next(&set, 0); w < KIN_WEIGHTS_MAX; w = kin_weight_set_next(&set, w + 1)) {
@@ -260,7 +263,9 @@ static void add_weight(const kin_family *f, kin_generator *g, int il, int weight
     int64_t ne[3];
     snprintf(name, sizeof name, "blk.%d.%s", il, kin_weight_name(weight));
     kin_weight_shape(weight, &f->hp, il, ne);
-    if (kin_weight_is_vector(weight) && !is_taps(weight) && ne[1] > 1)
+    if (kin_weight_is_integers(weight))
+        kin_gen_add_experts(g, name, (int)ne[0], ne[1], f->hp.n_expert);
+    else if (kin_weight_is_vector(weight) && !is_taps(weight) && ne[1] > 1)
         kin_gen_add_vectors(g, name, mean_of(weight), ne[0], ne[1]);
     else if (is_float_matrix(weight) && ne[1] > 1)
         kin_gen_add_floats(g, name, ne[0], ne[1], 0);
@@ -279,6 +284,16 @@ static void add_rope_factors(const kin_family *f, kin_generator *g) {
     }
 }
 
+static void add_stream_ends(const kin_family *f, kin_generator *g) {
+    kin_streams_end end;
+    for (int i = 0; kin_streams_end_at(&f->hp, i, &end); i++) {
+        if (end.is_vector)
+            kin_gen_add_vector(g, end.name, strstr(end.name, "norm") || strstr(end.name, "scale") ? 1 : 0, end.ne[0]);
+        else
+            kin_gen_add_matrix(g, KIN_ROLE_OTHER, -1, end.name, end.ne[0], end.ne[1], 0);
+    }
+}
+
 static void add_tensors(const kin_family *f, kin_generator *g) {
     const char *norm = f->hp.arch->output_norm ? f->hp.arch->output_norm : "output_norm";
     char name[64];
@@ -287,6 +302,7 @@ static void add_tensors(const kin_family *f, kin_generator *g) {
     if (!f->is_tied) kin_gen_add_matrix(g, KIN_ROLE_OUTPUT, -1, "output.weight", f->hp.n_embd, f->n_vocab, 0);
     kin_gen_add_vector(g, name, 1, f->hp.n_embd);
     if (f->hp.arch->biases_output_norm) kin_gen_add_vector(g, "output_norm.bias", 0, f->hp.n_embd);
+    add_stream_ends(f, g);
     add_rope_factors(f, g);
     for (int il = 0; il < f->hp.n_layer; il++) {
         const kin_weight_set set = weights_of(f, il);

@@ -245,6 +245,20 @@ float *kin_gen_add_vectors(generator *g, const char *name, float mean, int64_t n
     return v->at;
 }
 
+void kin_gen_add_experts(generator *g, const char *name, int n_used, int64_t n_rows, int n_expert) {
+    const int64_t n = n_used * n_rows, ne[] = {n_used, n_rows};
+    vector *v = alloc(sizeof *v + (size_t)n * sizeof v->at[0]);
+    int32_t *to = (int32_t *)v->at;
+    const uint64_t seed = seed_of(g, name);
+    v->next = g->vectors;
+    g->vectors = v;
+    for (int64_t row = 0; row < n_rows; row++) {
+        const int first = (int)(kin_random_mix(seed, (uint64_t)row) % (uint64_t)n_expert);
+        for (int i = 0; i < n_used; i++) *to++ = (first + i * (1 + (int)(row % 2))) % n_expert;
+    }
+    kin_gguf_writer_add(g->writer, name, GGML_TYPE_I32, 2, ne, v->at);
+}
+
 kin_generator *kin_gen_new(const kin_gen_facts *facts) {
     generator *g = alloc(sizeof *g);
     kin_assert(find_mix(facts->mix));

@@ -64,4 +64,6 @@ void kin_gen_add_known(kin_generator *g, const char *name, int64_t n_in, int64_t
 
 // Adds n numbers around `mean` with a standard deviation of 0.1, and returns them; they may be changed until the writer saves.
 float *kin_gen_add_vector(kin_generator *g, const char *name, float mean, int64_t n);
+// Adds the numbers of n_used different experts of n_expert for each of n_rows tokens, as I32.
+void kin_gen_add_experts(kin_generator *g, const char *name, int n_used, int64_t n_rows, int n_expert);
 float *kin_gen_add_vectors(kin_generator *g, const char *name, float mean, int64_t n, int64_t n_rows); // rows of n numbers

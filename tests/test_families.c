@@ -70,11 +70,18 @@ static bool is_known(const kin_golden *g) {
 
 // True if only kin's kernels can compute the model.
 static bool lacks_ggml(const kin_golden *g) {
-    static const char *const lacking[] = {"dsv2",      "dsv3.",      "lfm2",   "ministral3.", "mistral-large3.",
-                                          "mistral4.", "nemotron_h", "qwen35", "qwen3next"};
+    static const char *const lacking[] = {"deepseek4.",      "dsv2",      "dsv3.",      "lfm2",   "ministral3.",
+                                          "mistral-large3.", "mistral4.", "nemotron_h", "qwen35", "qwen3next"};
     for (size_t i = 0; i < sizeof lacking / sizeof *lacking; i++)
         if (strncmp(g->name, lacking[i], strlen(lacking[i])) == 0) return true;
     return false;
+}
+
+static const kin_golden *own_of(const char *name) {
+    for (int i = 0; i < n_own; i++)
+        if (strncmp(own[i].name, name, strlen(name)) == 0) return &own[i];
+    fail_msg("no golden model of this folder is called %s", name);
+    return NULL;
 }
 
 // Returns whether the model is computed as it must be.
@@ -227,7 +234,7 @@ static void eval_in_turns(const char *path, const kin_golden *g, enum ggml_type 
     kin_runner_options o = kin_runner_options_defaults();
     kin_runner r;
     kin_err err;
-    o.n_ctx = 1024;
+    o.n_ctx = 2048;
     o.kv_type = kv_type;
     if (kin_runner_open(&r, path, &o, &err) != 0) fail_msg("%s", err.text);
     for (int at = 0; at < g->n_ids; at += 8) {
@@ -240,14 +247,14 @@ static void eval_in_turns(const char *path, const kin_golden *g, enum ggml_type 
     kin_runner_close(&r);
 }
 
-static void check_turns(const kin_golden *g) {
+static void check_turns(const char *dir, const kin_golden *g) {
     enum { N = 8 };
     const size_t n = (size_t)g->n_ids * (size_t)g->n_vocab;
     float *f16 = malloc(n * sizeof *f16), *q8_0 = malloc(n * sizeof *q8_0), *all = malloc(N * n * sizeof *all);
     double diff = 0, sum = 0;
     char path[1024];
     assert_true(f16 && q8_0 && all);
-    snprintf(path, sizeof path, "%s/%s.gguf", GOLDEN_DIR, g->name);
+    snprintf(path, sizeof path, "%s/%s.gguf", dir, g->name);
     eval_in_turns(path, g, GGML_TYPE_F16, 1, f16);
     eval_in_turns(path, g, GGML_TYPE_Q8_0, 1, q8_0);
     eval_in_turns(path, g, GGML_TYPE_Q8_0, N, all);
@@ -266,16 +273,18 @@ static void check_turns(const kin_golden *g) {
 }
 #define check_turns(...) FROM_TEST(check_turns(__VA_ARGS__))
 
-// Layers that have heads of another width, or read the keys and values of another layer, or have their values in their keys.
+// Layers that have heads of another width, or read the keys and values of another layer, or have their values in their keys, or
+// compressed rows.
 static void eight_sequences_have_the_bits_of_one(void **state) {
     static const char *const names[] = {"gemma4-", "dsv3."};
     (void)state;
     for (int i = 0; i < n_models; i++)
         for (size_t k = 0; k < sizeof names / sizeof *names; k++)
-            if (strncmp(models[i].name, names[k], strlen(names[k])) == 0) check_turns(&models[i]);
+            if (strncmp(models[i].name, names[k], strlen(names[k])) == 0) check_turns(GOLDEN_DIR, &models[i]);
+    check_turns(OWN_DIR, own_of("deepseek4."));
 }
 
-static void check_ring(const kin_golden *g) {
+static void check_ring(const char *dir, const kin_golden *g) {
     const size_t n = (size_t)g->n_ids * (size_t)g->n_vocab * sizeof(float);
     float *want = calloc(1, n), *got = malloc(n);
     kin_runner_options one = kin_runner_options_defaults();
@@ -284,7 +293,7 @@ static void check_ring(const kin_golden *g) {
     kin_err err;
     char path[1024];
     assert_true(want && got);
-    snprintf(path, sizeof path, "%s/%s.gguf", GOLDEN_DIR, g->name);
+    snprintf(path, sizeof path, "%s/%s.gguf", dir, g->name);
     if (kin_model_open(&m, path, &err) != 0) fail_msg("%s", err.text);
     const int n_layer = m.hp.n_layer;
     kin_model_close(&m);
@@ -306,13 +315,47 @@ static void check_ring(const kin_golden *g) {
 }
 #define check_ring(...) FROM_TEST(check_ring(__VA_ARGS__))
 
-// Layers whose caches are unlike other families': latents, and short convolutions.
+// Layers whose caches are unlike other families': latents, short convolutions, and compressed rows with several streams, whose
+// first layers need the tokens' numbers.
 static void a_ring_of_two_has_the_bits_of_one_machine(void **state) {
     static const char *const names[] = {"dsv", "mistral-large3.", "lfm2"};
     (void)state;
     for (int i = 0; i < n_models; i++)
         for (size_t k = 0; k < sizeof names / sizeof *names; k++)
-            if (strncmp(models[i].name, names[k], strlen(names[k])) == 0) check_ring(&models[i]);
+            if (strncmp(models[i].name, names[k], strlen(names[k])) == 0) check_ring(GOLDEN_DIR, &models[i]);
+    check_ring(OWN_DIR, own_of("deepseek4."));
+}
+
+// Compressed rows are in the cells of the tokens that end their blocks: whatever was written behind the position at which a
+// sequence is shortened, or another one begins with its tokens, changes nothing.
+static void compressed_rows_follow_from_the_tokens_alone(void **state) {
+    const kin_golden *g = own_of("deepseek4.");
+    const size_t n_vocab = (size_t)g->n_vocab;
+    float *want = malloc((size_t)g->n_ids * n_vocab * sizeof *want), *got = malloc((size_t)g->n_ids * n_vocab * sizeof *got);
+    kin_runner_options o = kin_runner_options_defaults();
+    char path[1024];
+    kin_runner r;
+    kin_err err;
+    (void)state;
+    o.n_ctx = 512;
+    assert_true(want && got);
+    snprintf(path, sizeof path, "%s/%s.gguf", OWN_DIR, g->name);
+    if (kin_runner_open(&r, path, &o, &err) != 0) fail_msg("%s", err.text);
+    if (kin_head_eval(r.head, 0, 0, g->ids, g->n_ids, want, g->n_ids, &err) != 0) fail_msg("%s", err.text);
+    for (int n = g->n_ids - 1; n > 120; n -= n % 4 == 0 ? 3 : 2) { // of all remainders, in blocks of 4 and across 128
+        const size_t at = (size_t)n * n_vocab, bytes = (size_t)(g->n_ids - n) * n_vocab * sizeof *got;
+        const int32_t others[] = {9, 8, 7, 6, 5};
+        // sequence 1 begins with the first n tokens of sequence 0, goes on with others, is shortened, and goes on as sequence 0
+        if (kin_head_change(r.head, (kin_kv_op){1, 0, n}, &err) != 0) fail_msg("%s", err.text);
+        if (kin_head_eval(r.head, 1, n, others, 5, got, 5, &err) != 0) fail_msg("%s", err.text);
+        kin_head_truncate(r.head, 1, n);
+        if (kin_head_eval(r.head, 1, n, g->ids + n, g->n_ids - n, got, g->n_ids - n, &err) != 0) fail_msg("%s", err.text);
+        assert_memory_equal(got, want + at, bytes);
+        kin_head_truncate(r.head, 1, 0);
+    }
+    kin_runner_close(&r);
+    free(got);
+    free(want);
 }
 
 static void check_facts(const char *dir, const kin_golden *g) {
@@ -442,6 +485,7 @@ int main(void) {
         cmocka_unit_test(plans_know_the_facts_of_every_family),
         cmocka_unit_test(short_convolutions_of_exact_weights_are_exact),
         cmocka_unit_test(a_ring_of_two_has_the_bits_of_one_machine),
+        cmocka_unit_test(compressed_rows_follow_from_the_tokens_alone),
     };
     kin_err err;
     n_models = kin_golden_load(GOLDEN_DIR, models, &err);

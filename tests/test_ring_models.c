@@ -40,7 +40,7 @@ static int32_t largest(const float *row, int n) {
 
 static run run_ring(const char *path, const int32_t *prompt, int n_prompt, int n_members, const kin_layer_share *shares) {
     kin_thread_ring_options o = {
-        .n_members = n_members, .n_batch = CHUNK, .n_chunk = CHUNK, .n_ctx = 128, .n_steps = 4, .gpu = true};
+        .n_members = n_members, .n_batch = CHUNK, .n_chunk = CHUNK, .n_ctx = 256, .n_steps = 4, .gpu = true};
     memcpy(o.shares, shares, (size_t)n_members * sizeof *shares);
     kin_thread_ring *ring;
     kin_err err;

@@ -23,7 +23,7 @@ enum { N_EMBD = 8, N_BATCH = 4 };
 
 static const kin_steps steps = {.n_embd = N_EMBD, .n_batch = N_BATCH, .n_seq = 3, .n_rounds = 2};
 static float x[N_BATCH * N_EMBD];
-static const int32_t pos[] = {7, 8, 9}, seq[] = {0, 2, 0}, wanted[] = {1};
+static const int32_t pos[] = {7, 8, 9}, seq[] = {0, 2, 0}, wanted[] = {1}, tokens[] = {300, 0, 41};
 static const kin_kv_op ops[] = {{2, 1, 64}, {-1, -1, 0}};
 
 static kin_message_pool *open_pool(int n) {
@@ -39,8 +39,15 @@ static void a_step_arrives_as_it_left(void **state) {
     (void)state;
     kin_message_pool *pool = open_pool(2);
     kin_err err;
-    const kin_batch batch = {
-        .n_tokens = 3, .pos = pos, .seq = seq, .out = wanted, .n_out = 1, .no_output = true, .ops = ops, .n_ops = 2};
+    const kin_batch batch = {.n_tokens = 3,
+                             .tokens = tokens,
+                             .pos = pos,
+                             .seq = seq,
+                             .out = wanted,
+                             .n_out = 1,
+                             .no_output = true,
+                             .ops = ops,
+                             .n_ops = 2};
     for (int round = 0; round < 2; round++) {
         const kin_hop hop = {.step = 5, .round = round, .n_rows = round ? 1 : 3, .more = true};
         kin_message_buffer *p = kin_steps_pack(&steps, pool, 9, &hop, &batch, x);
@@ -53,13 +60,16 @@ static void a_step_arrives_as_it_left(void **state) {
         assert_int_equal(m.n_rows, hop.n_rows);
         assert_true((m.flags & KIN_PROTO_STEP_MORE) && (m.flags & KIN_PROTO_STEP_NO_OUTPUT));
         assert_int_equal((m.flags & KIN_PROTO_STEP_POSITIONS) != 0, round == 0);
+        assert_int_equal((m.flags & KIN_PROTO_STEP_TOKENS) != 0, round == 0);
         float got[N_BATCH * N_EMBD];
         kin_activations_decode(got, m.activations, (size_t)hop.n_rows * N_EMBD, m.type);
         assert_memory_equal(got, x, (size_t)hop.n_rows * N_EMBD * sizeof *x);
         if (round == 0) {
-            int32_t a[N_BATCH], b[N_BATCH], c[N_BATCH];
+            int32_t a[N_BATCH], b[N_BATCH], c[N_BATCH], t[N_BATCH];
             kin_kv_op d[2];
-            kin_batch back = kin_steps_batch(&m, a, b, c, d);
+            kin_batch back = kin_steps_batch(&m, a, b, c, t, d);
+            assert_ptr_equal(back.tokens, t);
+            assert_memory_equal(t, tokens, sizeof tokens);
             assert_int_equal(back.n_ops, 2);
             assert_memory_equal(d, ops, sizeof ops);
             assert_int_equal(back.n_tokens, 3);

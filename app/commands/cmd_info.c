@@ -90,7 +90,7 @@ static void print_needs(const kin_model *m) {
     enum { N_BATCH = 512 };
     char a[32], b[32], c[32];
     kin_kv_options kv = {.windows = kin_windows_one(0, m->hp.n_layer, 0), .n_ctx = 4096, .type = GGML_TYPE_F16};
-    if (kv.n_ctx > m->hp.n_ctx_train) kv.n_ctx = m->hp.n_ctx_train;
+    if (kv.n_ctx > kin_hparams_n_ctx(&m->hp)) kv.n_ctx = kin_hparams_n_ctx(&m->hp);
     const uint64_t per_token = kin_kv_bytes(&m->hp, &kv) - kin_kv_states_bytes(&m->hp, &kv.windows, kv.n_ctx);
     kv.window = kin_kv_window_of(&m->hp, kv.n_ctx, N_BATCH, 1);
     kin_memory mem = kin_memory_read();
@@ -143,6 +143,7 @@ static void print_model(const kin_model *m, const char *name, const kin_vocab *v
     if (hp->n_expert) printf("experts      %d, of which a token uses %d\n", hp->n_expert, hp->n_expert_used);
     printf("layer bytes  %s\n", kin_size_format(kin_model_layer_bytes(m, hp->n_layer / 2), size, sizeof size));
     printf("context      %d tokens in training\n", hp->n_ctx_train);
+    if (hp->n_ctx_most > 0) printf("             of which kin computes %d\n", kin_hparams_n_ctx(hp));
     if (vocab)
         printf("vocabulary   %d tokens (%s)\n", hp->n_vocab, kinds[kin_vocab_get_kind(vocab)]);
     else

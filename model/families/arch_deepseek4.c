@@ -1,0 +1,123 @@
+// deepseek4: DeepSeek V4 Flash and Pro. Attention sees a window and compressed rows; four residual streams; experts in every
+// layer, in the first ones chosen by the tokens' numbers.
+#include <math.h>
+#include <stdio.h>
+
+#include "model/arch.h"
+#include "model/streams.h"
+
+static const char *const obeyed[] = {"attention.value_length", "nextn_predict_layers", "expert_group_count", NULL};
+
+static void read_streams(kin_hparams *hp, kin_meta *k) {
+    hp->n_streams = kin_meta_int(k, "hyper_connection.count", KIN_KEY_REQUIRED, 2, KIN_STREAMS_MAX);
+    hp->streams = KIN_STREAMS_SINKHORN;
+    hp->sinkhorn.n_iterations = kin_meta_int(k, "hyper_connection.sinkhorn_iterations", KIN_KEY_REQUIRED, 1, 1000);
+    hp->sinkhorn.eps = kin_meta_float(k, "hyper_connection.epsilon", KIN_KEY_REQUIRED, 0, 1);
+    if (!k->failed && (int64_t)hp->n_streams * hp->n_embd > 1 << 20)
+        kin_meta_fail(k, "%d residual streams of %d numbers are too many", hp->n_streams, hp->n_embd);
+}
+
+// The rope of layers without compressed rows is plain. YaRN keeps the others' length.
+static void read_ropes(kin_hparams *hp, kin_meta *k) {
+    kin_rope *plain = &hp->ropes[0], *compressed = &hp->ropes[1];
+    *compressed = *plain;
+    compressed->base = (double)kin_meta_float(k, "attention.compress_rope_freq_base", (float)plain->base, 1, 1e12f);
+    if (k->failed) return;
+    if (compressed->ext_factor != 0) compressed->attn_factor /= kin_rope_length(compressed) / compressed->attn_factor;
+    plain->freq_scale = plain->attn_factor = 1;
+    plain->ext_factor = 0;
+}
+
+static void check_heads(kin_hparams *hp, kin_meta *k) {
+    const kin_compressed *c = &hp->compressed;
+    if (hp->n_head_kv != 1 || hp->v_dim != hp->head_dim)
+        kin_meta_fail(k, "%d key heads of %d numbers, and values of %d, are not one row for both", hp->n_head_kv, hp->head_dim,
+                      hp->v_dim);
+    else if (hp->head_dim % 16 != 0 || hp->head_dim > KIN_KV_DIM || hp->head_dim <= c->n_rot)
+        kin_meta_fail(k, "a head of %d numbers, of which %d rotate, is not supported", hp->head_dim, c->n_rot);
+    else if (hp->n_head % c->n_group != 0 || c->n_rank % 16 != 0)
+        kin_meta_fail(k, "%d heads cannot be divided into %d groups with outputs of %d", hp->n_head, c->n_group, c->n_rank);
+}
+
+static void read_attention(kin_hparams *hp, kin_meta *k) {
+    kin_compressed *c = &hp->compressed;
+    c->n_rot = hp->ropes[0].n_rot;
+    c->window = kin_meta_int(k, "attention.sliding_window", KIN_KEY_REQUIRED, 1, KIN_COMPRESSED_WINDOW);
+    c->n_group = kin_meta_int(k, "attention.output_group_count", KIN_KEY_REQUIRED, 1, 4096);
+    c->n_rank = kin_meta_int(k, "attention.output_lora_rank", KIN_KEY_REQUIRED, 1, 1 << 16);
+    c->n_head_index = kin_meta_int(k, "attention.indexer.head_count", KIN_KEY_REQUIRED, 1, 4096);
+    c->dim_index = kin_meta_int(k, "attention.indexer.key_length", KIN_KEY_REQUIRED, 1, 4096);
+    c->n_index = kin_meta_int(k, "attention.indexer.top_k", KIN_KEY_REQUIRED, 1, 1 << 20);
+    hp->latent.n_query = kin_meta_int(k, "attention.q_lora_rank", KIN_KEY_REQUIRED, 16, 1 << 16);
+    hp->latent.n_rot = c->n_rot; // of the matrices that make queries
+    hp->latent.k_dim = hp->head_dim - c->n_rot;
+    if (!k->failed) check_heads(hp, k);
+}
+
+// With no more compressed rows than the indexer chooses, it chooses all of them.
+static void limit_context(kin_hparams *hp, int ratio) {
+    const int n_index = ratio == KIN_COMPRESSED_OVERLAPS ? hp->compressed.n_index : KIN_COMPRESSED_ROWS;
+    const int n = ratio * (n_index < KIN_COMPRESSED_ROWS ? n_index : KIN_COMPRESSED_ROWS);
+    if (hp->n_ctx_most == 0 || n < hp->n_ctx_most) hp->n_ctx_most = n;
+}
+
+static void read_layers(kin_hparams *hp, kin_meta *k) {
+    const int n_by_token = kin_meta_int(k, "hash_layer_count", 0, 0, hp->n_layer);
+    for (int il = 0; il < hp->n_layer && !k->failed; il++) {
+        kin_layer *layer = &hp->layers[il];
+        const int ratio = kin_meta_int_at(k, "attention.compress_ratios", il, KIN_KEY_REQUIRED, 0, 1 << 20);
+        const float limit = kin_meta_float_at(k, "swiglu_clamp_exp", il, 0, 0, 1e6f);
+        const float shared = kin_meta_float_at(k, "swiglu_clamp_shexp", il, limit, 0, 1e6f);
+        if (!k->failed && ratio != 0 && ratio != KIN_COMPRESSED_OVERLAPS && ratio != KIN_COMPRESSED_RATIO)
+            kin_meta_fail(k, "compressed rows of %d tokens are not supported (layer %d)", ratio, il);
+        layer->ratio = ratio;
+        layer->routes_by_token = il < n_by_token;
+        layer->limit_exps = limit < 1e-6f ? 0 : limit;
+        layer->limit_shared = shared < 1e-6f ? 0 : shared;
+        if (ratio > 0) limit_context(hp, ratio);
+    }
+}
+
+static void read_deepseek4_keys(kin_hparams *hp, kin_meta *k) {
+    hp->n_ff_shared = hp->n_ff_exp * kin_meta_int(k, "expert_shared_count", 0, 0, 64);
+    kin_meta_routing(k, &hp->routing, KIN_GATING_SOFTPLUS, true);
+    read_streams(hp, k);
+    read_ropes(hp, k);
+    read_attention(hp, k);
+    read_layers(hp, k);
+    if (!k->failed && hp->n_expert == 0) kin_meta_fail(k, "deepseek4 models without experts are not supported");
+    if (!k->failed && hp->routing.n_group > 1) kin_meta_fail(k, "groups of experts are not supported for this family");
+}
+
+static void describe_deepseek4_layer(const kin_hparams *hp, int il, kin_layer *layer) {
+    (void)hp, (void)il;
+    layer->is_compressed = true;
+    layer->rope = layer->ratio > 0;
+    layer->gate = KIN_GATE_CLAMPED;
+}
+
+static kin_weight_set require_deepseek4_weights(const kin_hparams *hp, const kin_layer *layer) {
+    kin_weight_set set = KIN_WEIGHT_SET(
+        KIN_W_ATTN_NORM, KIN_W_LATENT_Q_A, KIN_W_LATENT_Q_A_NORM, KIN_W_LATENT_Q_B, KIN_W_COMPRESSED_KV, KIN_W_COMPRESSED_KV_NORM,
+        KIN_W_ATTN_SINKS, KIN_W_COMPRESSED_OUT_A, KIN_W_COMPRESSED_OUT_B, KIN_W_SINKHORN_ATTN_FN, KIN_W_SINKHORN_ATTN_BASE,
+        KIN_W_SINKHORN_ATTN_SCALE, KIN_W_SINKHORN_FF_FN, KIN_W_SINKHORN_FF_BASE, KIN_W_SINKHORN_FF_SCALE, KIN_WEIGHTS_EXPERTS);
+    const kin_weight_set rows =
+        KIN_WEIGHT_SET(KIN_W_COMPRESSOR_KV, KIN_W_COMPRESSOR_GATE, KIN_W_COMPRESSOR_APE, KIN_W_COMPRESSOR_NORM);
+    const kin_weight_set indexer = KIN_WEIGHT_SET(KIN_W_INDEXER_PROJ, KIN_W_INDEXER_Q_B, KIN_W_INDEXER_KV, KIN_W_INDEXER_GATE,
+                                                  KIN_W_INDEXER_APE, KIN_W_INDEXER_NORM);
+    const kin_weight_set shared = KIN_WEIGHT_SET(KIN_WEIGHTS_SHARED);
+    if (hp->n_ff_shared > 0) kin_weight_set_join(&set, &shared);
+    if (layer->ratio > 0) kin_weight_set_join(&set, &rows);
+    if (layer->ratio == KIN_COMPRESSED_OVERLAPS) kin_weight_set_join(&set, &indexer);
+    kin_weight_set_add(&set, layer->routes_by_token ? KIN_W_FFN_TOKEN_EXPERTS : KIN_W_FFN_CHOICE_BIAS);
+    return set;
+}
+
+const kin_arch kin_arch_deepseek4 = {
+    .name = "deepseek4",
+    .title = "DeepSeek V4 Flash, Pro",
+    .keys = obeyed,
+    .read = read_deepseek4_keys,
+    .layer = describe_deepseek4_layer,
+    .required = require_deepseek4_weights,
+};
