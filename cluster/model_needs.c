@@ -14,7 +14,7 @@
 static uint64_t needs_of(const kin_model *model) {
     kin_shard_options o = kin_shard_options_defaults(model);
     o.windows = kin_windows_one(0, model->hp.n_layer, 0);
-    o.n_ctx = kin_hparams_n_ctx(&model->hp) < KIN_NEEDS_CTX ? kin_hparams_n_ctx(&model->hp) : KIN_NEEDS_CTX;
+    o.n_ctx = model->hp.n_ctx_train < KIN_NEEDS_CTX ? model->hp.n_ctx_train : KIN_NEEDS_CTX;
     o.n_sequences = 1;
     o.output = true;
     return kin_shard_fixed_bytes(model, &o);

@@ -164,6 +164,7 @@ static int model_facts_of(const kin_session *s, const kin_session_options *o, co
 int kin_session_model_facts(const kin_session *s, const kin_session_options *o, const kin_work_facts *work,
                             kin_model_facts *facts, kin_err *err) {
     kin_shard_options so = kin_shard_options_defaults(&s->model);
+    if (kin_hparams_check_context(&s->model.hp, work->n_ctx, err) != 0) return KIN_FAIL;
     so.n_ctx = work->n_ctx;
     so.n_batch = work->n_batch;
     so.n_sequences = o->n_sequences;
@@ -541,8 +542,9 @@ int kin_session_open(kin_session *s, const kin_session_options *o, int n_ctx, ki
 
     if (o->n_ctx > 0)
         n_ctx = o->n_ctx;
-    else if (n_ctx > kin_hparams_n_ctx(&s->model.hp))
-        n_ctx = kin_hparams_n_ctx(&s->model.hp);
+    else if (n_ctx > s->model.hp.n_ctx_train)
+        n_ctx = s->model.hp.n_ctx_train;
+    if (kin_hparams_check_context(&s->model.hp, n_ctx, err) != 0) return KIN_FAIL;
     s->n_ctx = so.n_ctx = n_ctx;
     so.n_batch = o->n_batch < n_ctx ? o->n_batch : n_ctx;
     so.cache_dir = o->no_cache ? NULL : cache_dir(o, s->cache_dir, sizeof s->cache_dir);

@@ -377,11 +377,6 @@ static int open_shard(kin_shard *s, kin_err *err) {
         return kin_err_set(err, "devices of a group share layers on the CPU only, not on a GPU");
     if (kin_share_check(&o->share, s->model, (int)o->kv_type, err) != 0) return KIN_FAIL;
     if (check_shared_keys(s, err) != 0) return KIN_FAIL;
-    if (s->hp.n_ctx_most > 0 && o->n_ctx > s->hp.n_ctx_most)
-        return kin_err_set(err,
-                           "a context of %d tokens: of this family only %d are supported, up to which attention sees all "
-                           "compressed rows; use a smaller --ctx",
-                           o->n_ctx, s->hp.n_ctx_most);
     const char *lacks = s->devices.cpu.kernels && n_gpu_layers == 0 ? NULL : kin_blocks_without_ggml(&s->hp);
     if (lacks)
         return kin_err_set(err, "this model needs kin's CPU kernels for %s, but %s", lacks,
@@ -432,6 +427,7 @@ int kin_shard_prepack(const kin_model *model, const kin_devices *devices, const 
 int kin_shard_open(kin_shard **out, const kin_model *model, const kin_devices *devices, const kin_shard_options *o,
                    kin_err *err) {
     *out = NULL;
+    if (kin_hparams_check_context(&model->hp, o->n_ctx, err) != 0) return KIN_FAIL;
     kin_shard *s = new_shard(model, devices, o);
     if (!s) return kin_err_set(err, "out of memory");
     if (open_shard(s, err) != 0) {

@@ -3,10 +3,9 @@
 #include "model/kernel_ops.h"
 
 kin_shard_options kin_shard_options_defaults(const kin_model *model) {
-    const int n_ctx = kin_hparams_n_ctx(&model->hp);
     return (kin_shard_options){
         .windows = kin_windows_one(0, model->hp.n_layer, 0),
-        .n_ctx = n_ctx < 4096 ? n_ctx : 4096,
+        .n_ctx = model->hp.n_ctx_train < 4096 ? model->hp.n_ctx_train : 4096,
         .n_batch = 512,
         .n_steps = 1,
         .kv_type = GGML_TYPE_F16,

@@ -21,6 +21,9 @@ struct kin_arch {
     const char *const *keys; // keys that its reader handles although other families' files with them are refused; ends with NULL.
                              // NULL: none (model/keys.h)
 
+    const char *const *ignored; // names of tensors of layers ("blk.N." left out) that kin accepts and never reads, because what
+                                // they compute changes nothing in the contexts that kin computes; ends with NULL. NULL: none
+
     // Reads the family's own keys into *hp, which already has the common ones; NULL: it has none.
     void (*read)(kin_hparams *hp, kin_meta *keys);
 
@@ -55,6 +58,7 @@ extern const kin_arch kin_arch_qwen35;
 extern const kin_arch kin_arch_qwen35moe;
 extern const kin_arch kin_arch_cohere2;
 extern const kin_arch kin_arch_deepseek2;
+extern const kin_arch kin_arch_deepseek32;
 extern const kin_arch kin_arch_deepseek4;
 extern const kin_arch kin_arch_exaone;
 extern const kin_arch kin_arch_exaone4;
@@ -63,6 +67,7 @@ extern const kin_arch kin_arch_gemma3;
 extern const kin_arch kin_arch_gemma4;
 extern const kin_arch kin_arch_glm4;
 extern const kin_arch kin_arch_glm4moe;
+extern const kin_arch kin_arch_glm_dsa;
 extern const kin_arch kin_arch_gpt_oss;
 extern const kin_arch kin_arch_granite;
 extern const kin_arch kin_arch_granitemoe;

@@ -620,6 +620,7 @@ static struct ggml_tensor *add_dense(kin_graph *g, int il, struct ggml_tensor *e
 static void expect_next(kin_graph *g, int il, struct ggml_tensor *x, struct ggml_tensor *slots) {
     const int next = il + 1, first = g->n_ops;
     if (!g->experts || next >= g->layers_end || x->ne[1] > KIN_GUESS_TOKENS || !kin_layer_of(g->hp, next).has_experts) return;
+    if (g->layers[next].w[KIN_W_FFN_TOKEN_EXPERTS] && drops_rows(g, next)) return; // fewer tokens than x has
     kin_op_expect(g, next, first, slots, route_by_kernels(g, next, norm_moe(g, next, x).router));
 }
 

@@ -73,7 +73,7 @@ static int refuse_unknown(const kin_model *m, int i_block, size_t n_used, kin_er
     size_t n = 0;
     for (size_t i = 0; i < kin_gguf_n_tensors(m->gguf); i++) {
         const kin_gguf_tensor *t = kin_gguf_tensor_at(m->gguf, i);
-        n += t->name.len > len && memcmp(t->name.at, prefix, len) == 0;
+        n += t->name.len > len && memcmp(t->name.at, prefix, len) == 0 && !kin_model_ignores(m, t);
     }
     if (n == n_used) return 0;
     return kin_err_set(err, "the block for multi-token prediction has %zu tensors that are unknown in the architecture '%s'",

@@ -168,6 +168,20 @@ bool kin_hparams_is_uniform(const kin_hparams *hp) {
     return true;
 }
 
+void kin_hparams_limit_context(kin_hparams *hp, int n_ctx) {
+    hp->n_ctx_max = n_ctx;
+    if (hp->n_ctx_train > n_ctx) hp->n_ctx_train = n_ctx;
+}
+
+int kin_hparams_check_context(const kin_hparams *hp, int n_ctx, kin_err *err) {
+    if (hp->n_ctx_max == 0 || n_ctx <= hp->n_ctx_max) return 0;
+    return kin_err_set(
+        err,
+        "a context of %d tokens is not supported: beyond %d tokens this model chooses which of them it sees, which "
+        "kin does not compute; use --ctx %d or less",
+        n_ctx, hp->n_ctx_max, hp->n_ctx_max);
+}
+
 void kin_hparams_read(kin_hparams *hp, kin_meta *k) {
     hp->n_streams = 1;
     hp->embedding_scale = hp->residual_scale = hp->logit_scale = hp->router_scale = 1;

@@ -58,7 +58,7 @@ typedef struct kin_compressed {
     int window; // tokens that a query sees, including its own
     int n_rot;
     int n_group, n_rank;                  // groups of heads, and what each group's matrix makes of them
-    int n_head_index, dim_index, n_index; // of the indexer, which would choose n_index compressed rows if there were more
+    int n_index; // the indexer would choose as many compressed rows if there were more
 } kin_compressed;
 
 enum {
@@ -117,9 +117,10 @@ typedef struct kin_hparams {
         float eps;
     } sinkhorn; // of KIN_STREAMS_SINKHORN
     int n_vocab;
-    int n_input; // values that each layer is given of each token besides the hidden state; 0: none
-    int n_ctx_train;
-    int n_head; // this and the next three: of the layer that has most
+    int n_input;     // values that each layer is given of each token besides the hidden state; 0: none
+    int n_ctx_train; // at most n_ctx_max
+    int n_ctx_max;   // the longest context that kin computes; 0: any
+    int n_head;      // this and the next three: of the layer that has most
     int n_head_kv;
     int head_dim;
     int v_dim;           // of values; 0: head_dim
@@ -150,7 +151,6 @@ typedef struct kin_hparams {
     kin_short_conv conv;
     kin_latent latent; // of latent layers
     kin_compressed compressed;
-    int n_ctx_most; // the longest context that kin computes; 0: no limit
 
     // 1 (caps: 0) if the family has none.
     bool norms_embedding; // to a root mean square of 1, before it is scaled
@@ -177,11 +177,6 @@ static inline int kin_layer_n_raw(const kin_layer *layer) {
 // Its numbers in the cache of a token: the token's row, the row of the block that it ends, and these.
 static inline int kin_layer_n_compressed(const kin_layer *layer) {
     return (layer->ratio == 0 ? 1 : 2) * layer->head_dim + kin_layer_n_raw(layer);
-}
-
-// The longest context that is useful: the one of training, or what kin computes.
-static inline int kin_hparams_n_ctx(const kin_hparams *hp) {
-    return hp->n_ctx_most > 0 && hp->n_ctx_most < hp->n_ctx_train ? hp->n_ctx_most : hp->n_ctx_train;
 }
 
 // Returns the number of the first layers of which some need the tokens' numbers, because these choose their experts; so numbers
@@ -234,6 +229,13 @@ bool kin_hparams_can_divide(const kin_hparams *hp);
 
 // True if all layers have the same numbers of heads and the same widths, and values are as wide as keys.
 bool kin_hparams_is_uniform(const kin_hparams *hp);
+
+// Limits contexts to the n_ctx tokens that the model sees without choosing among them (lightning indexer): up to there its
+// attention is an ordinary one. Called after the rope is read, whose length in training is the file's.
+void kin_hparams_limit_context(kin_hparams *hp, int n_ctx);
+
+// Fails with a sentence if a context is longer than kin computes.
+int kin_hparams_check_context(const kin_hparams *hp, int n_ctx, kin_err *err);
 
 // Reads and checks the keys common to all families ("llama.block_count") into *hp, which is zero except for the arch, and makes
 // the list of layers with their widths. The family reads the rest (kin_arch_read). The caller frees the list in either case.

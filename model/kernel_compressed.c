@@ -187,7 +187,7 @@ static seen seen_by(const struct kin_op *op, int row) {
     seen s = {.row = row, .begin = pos < window ? 0 : pos + 1 - window};
     s.n_window = pos + 1 - s.begin;
     s.n = s.n_window + (ratio > 0 ? (pos + 1) / ratio : 0);
-    kin_assert(s.n <= ROWS); // ensured by kin_hparams.n_ctx_most
+    kin_assert(s.n <= ROWS); // ensured by kin_hparams.n_ctx_max
     return s;
 }
 

@@ -68,8 +68,6 @@ static const kin_key keys[] = {
     // Of single families.
     USED("attention.compress_ratios"),
     USED("attention.compress_rope_freq_base"),
-    USED("attention.indexer.head_count"),
-    USED("attention.indexer.key_length"),
     USED("attention.indexer.top_k"),
     USED("attention.key_length_mla"),
     USED("attention.kv_lora_rank"),
@@ -141,6 +139,9 @@ static const kin_key keys[] = {
     USED("tokenizer.ggml.fim_sep_token_id"),
     USED("tokenizer.ggml.suppress_tokens"),
     USED("tokenizer.chat_template"),
+    HARMLESS("attention.indexer.head_count"),
+    HARMLESS("attention.indexer.key_length"),
+    HARMLESS("attention.indexer.types"),
     HARMLESS("tokenizer.ggml.token_type_count"),
     HARMLESS("tokenizer.ggml.remove_extra_whitespaces"),
     HARMLESS("tokenizer.ggml.seperator_token_id"),

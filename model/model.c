@@ -116,6 +116,22 @@ static bool is_draft_tensor(const kin_model *m, const kin_gguf_tensor *t) {
     return false;
 }
 
+// Returns the name of a layer's tensor without "blk.N."; empty: it is none.
+static kin_str name_in_layer(kin_str name) {
+    size_t at = 4;
+    if (name.len <= at || memcmp(name.at, "blk.", at) != 0) return (kin_str){name.at, 0};
+    while (at < name.len && name.at[at] >= '0' && name.at[at] <= '9') at++;
+    if (at == 4 || at == name.len || name.at[at] != '.') return (kin_str){name.at, 0};
+    return (kin_str){name.at + at + 1, name.len - at - 1};
+}
+
+bool kin_model_ignores(const kin_model *m, const kin_gguf_tensor *t) {
+    const kin_str name = name_in_layer(t->name);
+    for (const char *const *at = m->hp.arch->ignored; at && *at; at++)
+        if (kin_str_eq(name, *at)) return true;
+    return false;
+}
+
 // A recurrent layer must have its products in one of the forms that families write.
 static int check_delta_net(const kin_gguf_tensor *const *w, int il, kin_err *err) {
     const bool inputs =
@@ -157,7 +173,7 @@ static int refuse_unknown(const kin_model *m, size_t n_used, kin_err *err) {
         const kin_gguf_tensor *t = kin_gguf_tensor_at(m->gguf, i);
         bool used = t == m->token_embd || t == m->output_norm || t == m->output_norm_bias || t == m->output ||
                     t == m->rope_factors || t == m->rope_factors_long || t == m->input_embd || t == m->input_proj ||
-                    t == m->input_norm || is_draft_tensor(m, t);
+                    t == m->input_norm || is_draft_tensor(m, t) || kin_model_ignores(m, t);
         for (int k = 0; k < KIN_STREAM_ENDS; k++) used = used || t == m->stream_ends[k];
         for (int il = 0; il < m->hp.n_layer && !used; il++) {
             for (int w = 0; w < KIN_W_COUNT; w++) used = used || m->layers[il].w[w] == t;

@@ -39,6 +39,9 @@ int kin_model_open_bytes(kin_model *model, const char *name, const uint8_t *byte
 
 void kin_model_close(kin_model *model);
 
+// True for a tensor of a layer that is in the file and never read (kin_arch.ignored).
+bool kin_model_ignores(const kin_model *model, const kin_gguf_tensor *tensor);
+
 // Returns the rope factors for contexts of n_ctx tokens; NULL: none.
 const kin_gguf_tensor *kin_model_rope_factors(const kin_model *model, int n_ctx);
 

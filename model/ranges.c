@@ -53,13 +53,12 @@ static int compare_ranges(const void *left, const void *right) {
     return (s->offset > t->offset) - (s->offset < t->offset);
 }
 
-// For "blk.17.attn_q.weight": returns the slice of that weight.
-static kin_slice slice_of(const kin_slices *slices, kin_str name) {
+// "blk.17.attn_q.weight" -> KIN_W_ATTN_Q; -1: no weight has such a name
+static int weight_of(kin_str name) {
     char text[80] = "";
     memcpy(text, name.at, name.len < sizeof text - 1 ? name.len : sizeof text - 1);
     const char *dot = strchr(text + strlen("blk."), '.');
-    int weight = dot ? kin_weight_find(dot + 1) : -1;
-    return weight >= 0 ? slices->of[weight] : (kin_slice){0};
+    return dot ? kin_weight_find(dot + 1) : -1;
 }
 
 // Collects the wanted tensors in the order of need; returns their number.
@@ -70,7 +69,9 @@ static size_t pick(const kin_gguf *gguf, const kin_ranges_wanted *w, placed *out
         const kin_gguf_tensor *t = kin_gguf_tensor_at(gguf, i);
         int il = layer_of(t->name);
         placed p = {.part = part_of(t, tied, w->output), .il = il, .tensor = t};
-        if (p.part == PART_LAYER) p.slice = slice_of(&w->slices, t->name);
+        const int weight = p.part == PART_LAYER ? weight_of(t->name) : -1;
+        if (p.part == PART_LAYER && weight < 0) continue; // kin never reads it
+        if (weight >= 0) p.slice = w->slices.of[weight];
         // A tied output and the embedding are the same tensor: it is fetched when the embedding is needed.
         if (p.part == PART_OUTPUT && w->embedding && kin_str_eq(t->name, "token_embd.weight")) p.part = PART_EMBEDDING;
         if (is_wanted(&p, w)) out[n++] = p;

@@ -39,10 +39,6 @@ typedef enum dim {
     DIM_GROUP_RANKS,
     DIM_COMPRESSOR,
     DIM_RATIO,
-    DIM_INDEX, // of the indexer
-    DIM_INDEX_TWICE,
-    DIM_INDEX_HEADS,
-    DIM_INDEX_Q,
     DIM_USED, // experts of a token
     DIM_VOCAB,
     DIM_STREAMS, // all streams of a token
@@ -123,12 +119,6 @@ static const weight_spec weight_specs[KIN_W_COUNT] = {
     [KIN_W_COMPRESSOR_GATE] = {"attn_compressor_gate.weight", KIN_WEIGHT_BLOCK_ATTN, {DIM_EMBD, DIM_COMPRESSOR}},
     [KIN_W_COMPRESSOR_APE] = {"attn_compressor_ape.weight", KIN_WEIGHT_BLOCK_ATTN, {DIM_COMPRESSOR, DIM_RATIO}},
     [KIN_W_COMPRESSOR_NORM] = {"attn_compressor_norm.weight", KIN_WEIGHT_BLOCK_ATTN, {DIM_HEAD}},
-    [KIN_W_INDEXER_PROJ] = {"indexer.proj.weight", KIN_WEIGHT_BLOCK_ATTN, {DIM_EMBD, DIM_INDEX_HEADS}},
-    [KIN_W_INDEXER_Q_B] = {"indexer.attn_q_b.weight", KIN_WEIGHT_BLOCK_ATTN, {DIM_LATENT_QUERY, DIM_INDEX_Q}},
-    [KIN_W_INDEXER_KV] = {"indexer_compressor_kv.weight", KIN_WEIGHT_BLOCK_ATTN, {DIM_EMBD, DIM_INDEX_TWICE}},
-    [KIN_W_INDEXER_GATE] = {"indexer_compressor_gate.weight", KIN_WEIGHT_BLOCK_ATTN, {DIM_EMBD, DIM_INDEX_TWICE}},
-    [KIN_W_INDEXER_APE] = {"indexer_compressor_ape.weight", KIN_WEIGHT_BLOCK_ATTN, {DIM_INDEX_TWICE, DIM_RATIO}},
-    [KIN_W_INDEXER_NORM] = {"indexer_compressor_norm.weight", KIN_WEIGHT_BLOCK_ATTN, {DIM_INDEX}},
     [KIN_W_ATTN_OUT_NORM] = {"post_attention_norm.weight", KIN_WEIGHT_BLOCK_ATTN, {DIM_EMBD}},
     [KIN_W_FFN_NORM] = {"ffn_norm.weight", KIN_WEIGHT_BLOCK_FFN_GATE, {DIM_EMBD}},
     [KIN_W_FFN_NORM_BIAS] = {"ffn_norm.bias", KIN_WEIGHT_BLOCK_FFN_GATE, {DIM_EMBD}},
@@ -214,7 +204,7 @@ int kin_weight_is_vector(kin_weight weight) {
     const char *name = weight_specs[weight].name;
     if (weight == KIN_W_DELTA_CONV || weight == KIN_W_CONV_TAPS) return true;
     if (weight == KIN_W_ATTN_Q_NORM_EACH || weight == KIN_W_ATTN_K_NORM_EACH) return true;
-    if (weight == KIN_W_COMPRESSOR_APE || weight == KIN_W_INDEXER_APE || weight == KIN_W_FFN_TOKEN_EXPERTS) return true;
+    if (weight == KIN_W_COMPRESSOR_APE || weight == KIN_W_FFN_TOKEN_EXPERTS) return true;
     if (weight == KIN_W_STATE_A || weight == KIN_W_STATE_D || weight == KIN_W_STATE_NORM) return true;
     return weight_specs[weight].dims[1] == DIM_ONE || strcmp(name + strlen(name) - strlen(".bias"), ".bias") == 0;
 }
@@ -266,10 +256,6 @@ static int64_t dim_size(dim d, const kin_hparams *hp, const kin_layer *layer) {
     case DIM_GROUP_RANKS: return (int64_t)hp->compressed.n_group * hp->compressed.n_rank;
     case DIM_COMPRESSOR: return kin_layer_n_raw(layer) / 2;
     case DIM_RATIO: return layer->ratio;
-    case DIM_INDEX: return hp->compressed.dim_index;
-    case DIM_INDEX_TWICE: return 2 * (int64_t)hp->compressed.dim_index;
-    case DIM_INDEX_HEADS: return hp->compressed.n_head_index;
-    case DIM_INDEX_Q: return (int64_t)hp->compressed.n_head_index * hp->compressed.dim_index;
     case DIM_USED: return hp->n_expert_used;
     case DIM_VOCAB: return hp->n_vocab;
     case DIM_STREAMS: return kin_hparams_stream_width(hp);

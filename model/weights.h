@@ -68,12 +68,6 @@ typedef enum kin_weight {
     KIN_W_COMPRESSOR_GATE,    // and gates of a token,
     KIN_W_COMPRESSOR_APE,     // which is added to the gates by the token's place in its block,
     KIN_W_COMPRESSOR_NORM,    // and the norm of the row
-    KIN_W_INDEXER_PROJ,       // of the indexer, like the following: nothing reads them yet
-    KIN_W_INDEXER_Q_B,
-    KIN_W_INDEXER_KV,
-    KIN_W_INDEXER_GATE,
-    KIN_W_INDEXER_APE,
-    KIN_W_INDEXER_NORM,
     KIN_W_ATTN_OUT_NORM, // of the block's output, before it is added to the input
     KIN_W_FFN_NORM,
     KIN_W_FFN_NORM_BIAS,

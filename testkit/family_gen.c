@@ -9,7 +9,7 @@
 #include "model/arch.h"
 #include "model/streams.h"
 
-enum { MAX_TEXT = 65536, MAX_LINES = 128, MAX_LIST = 256, MAX_PRESENT = 16 };
+enum { MAX_TEXT = 65536, MAX_LINES = 128, MAX_LIST = 256, MAX_PRESENT = 16, MAX_IGNORED = 16 };
 
 typedef struct line {
     char *key, *value;
@@ -22,6 +22,8 @@ struct kin_family {
     const char *optional;       // names with spaces between them
     char *present[MAX_PRESENT]; // "NAME ROWS"
     int n_present;
+    char *ignored[MAX_IGNORED]; // "FIRST NAME COLUMNS [ROWS]"
+    int n_ignored;
     const char *path, *arch;
     int n_vocab;
     bool is_tied;
@@ -48,6 +50,9 @@ static int add_line(kin_family *f, char *text, kin_err *err) {
     } else if (strcmp(key, "present") == 0) {
         if (f->n_present == MAX_PRESENT) return kin_err_set(err, "%s: more than %d tensors", f->path, MAX_PRESENT);
         f->present[f->n_present++] = value;
+    } else if (strcmp(key, "ignored") == 0) {
+        if (f->n_ignored == MAX_IGNORED) return kin_err_set(err, "%s: more than %d ignored tensors", f->path, MAX_IGNORED);
+        f->ignored[f->n_ignored++] = value;
     } else if (!*value) {
         return kin_err_set(err, "%s: the line '%s' has no value", f->path, key);
     } else if (strcmp(key, "architecture") == 0) {
@@ -258,10 +263,11 @@ static bool is_taps(int weight) {
     return weight == KIN_W_DELTA_CONV || weight == KIN_W_CONV_TAPS;
 }
 
-static void add_weight(const kin_family *f, kin_generator *g, int il, int weight) {
+// Adds a weight of layer `il` as one of block i_block.
+static void add_weight(const kin_family *f, kin_generator *g, int il, int i_block, int weight) {
     char name[80];
     int64_t ne[3];
-    snprintf(name, sizeof name, "blk.%d.%s", il, kin_weight_name(weight));
+    snprintf(name, sizeof name, "blk.%d.%s", i_block, kin_weight_name(weight));
     kin_weight_shape(weight, &f->hp, il, ne);
     if (kin_weight_is_integers(weight))
         kin_gen_add_experts(g, name, (int)ne[0], ne[1], f->hp.n_expert);
@@ -273,6 +279,32 @@ static void add_weight(const kin_family *f, kin_generator *g, int il, int weight
         kin_gen_add_vector(g, name, mean_of(weight), ne[0]);
     else
         kin_gen_add_matrix(g, role_of(weight), il, name, ne[0], ne[1], ne[2] > 1 ? ne[2] : 0);
+}
+
+// Adds the tensors of a block that kin's family accepts and does not read.
+static void add_ignored(const kin_family *f, kin_generator *g, int i_block) {
+    for (int i = 0; i < f->n_ignored; i++) {
+        char what[64] = "", name[80];
+        int first = 0, n_cols = 1, n_rows = 1;
+        const int n = sscanf(f->ignored[i], "%d %63s %d %d", &first, what, &n_cols, &n_rows);
+        snprintf(name, sizeof name, "blk.%d.%s", i_block, what);
+        if (i_block < first) continue;
+        if (n == 4)
+            kin_gen_add_matrix(g, KIN_ROLE_OTHER, i_block, name, n_cols, n_rows, 0);
+        else
+            kin_gen_add_vector(g, name, strstr(what, ".bias") ? 0 : 1, n_cols);
+    }
+}
+
+// Adds a block with the weights of layer `il`, and with those of `also`.
+static void add_block(const kin_family *f, kin_generator *g, int il, int i_block, const kin_weight_set *also) {
+    kin_weight_set set = weights_of(f, il);
+    kin_weight_set_join(&set, also);
+    for (int w = kin_weight_set_next(&set, 0); w < KIN_WEIGHTS_MAX; w = kin_weight_set_next(&set, w + 1)) {
+        const int first = kin_weight_find(kin_weight_name(w)); // a tensor with two roles is written once
+        if (first == w || !kin_weight_set_has(&set, first)) add_weight(f, g, il, i_block, w);
+    }
+    add_ignored(f, g, i_block);
 }
 
 static void add_rope_factors(const kin_family *f, kin_generator *g) {
@@ -296,6 +328,7 @@ static void add_stream_ends(const kin_family *f, kin_generator *g) {
 
 static void add_tensors(const kin_family *f, kin_generator *g) {
     const char *norm = f->hp.arch->output_norm ? f->hp.arch->output_norm : "output_norm";
+    const kin_weight_set none = {{0}}, drafts = KIN_WEIGHT_SET(KIN_W_NEXTN_PROJ, KIN_W_NEXTN_TOKEN_NORM, KIN_W_NEXTN_STATE_NORM);
     char name[64];
     snprintf(name, sizeof name, "%s.weight", norm);
     kin_gen_add_matrix(g, KIN_ROLE_EMBD, -1, "token_embd.weight", f->hp.n_embd, f->n_vocab, 0);
@@ -304,13 +337,8 @@ static void add_tensors(const kin_family *f, kin_generator *g) {
     if (f->hp.arch->biases_output_norm) kin_gen_add_vector(g, "output_norm.bias", 0, f->hp.n_embd);
     add_stream_ends(f, g);
     add_rope_factors(f, g);
-    for (int il = 0; il < f->hp.n_layer; il++) {
-        const kin_weight_set set = weights_of(f, il);
-        for (int w = kin_weight_set_next(&set, 0); w < KIN_WEIGHTS_MAX; w = kin_weight_set_next(&set, w + 1)) {
-            const int first = kin_weight_find(kin_weight_name(w)); // a tensor with two roles is written once
-            if (first == w || !kin_weight_set_has(&set, first)) add_weight(f, g, il, w);
-        }
-    }
+    for (int il = 0; il < f->hp.n_layer; il++) add_block(f, g, il, il, &none);
+    for (int i = 0; i < f->hp.n_draft_layer; i++) add_block(f, g, f->hp.n_layer - 1, f->hp.n_layer + i, &drafts);
 }
 
 kin_generator *kin_family_make(const kin_family *f, const char *mix, uint64_t seed) {

@@ -16,6 +16,8 @@
 
 #include "engine/model_facts.h"
 #include "engine/shard_memory.h"
+#include "model/draft_block.h"
+#include "model/ranges.h"
 #include "testkit/gguf_write.h"
 #include "testkit/golden.h"
 #include "testkit/head_eval.h"
@@ -70,8 +72,8 @@ static bool is_known(const kin_golden *g) {
 
 // True if only kin's kernels can compute the model.
 static bool lacks_ggml(const kin_golden *g) {
-    static const char *const lacking[] = {"deepseek4.",      "dsv2",      "dsv3.",      "lfm2",   "ministral3.",
-                                          "mistral-large3.", "mistral4.", "nemotron_h", "qwen35", "qwen3next"};
+    static const char *const lacking[] = {"deepseek32.", "deepseek4.",      "dsv2",      "dsv3.",      "glm-dsa.", "lfm2",
+                                          "ministral3.", "mistral-large3.", "mistral4.", "nemotron_h", "qwen35",   "qwen3next"};
     for (size_t i = 0; i < sizeof lacking / sizeof *lacking; i++)
         if (strncmp(g->name, lacking[i], strlen(lacking[i])) == 0) return true;
     return false;
@@ -380,6 +382,94 @@ static void plans_know_the_facts_of_every_family(void **state) {
         if (is_known(&models[i])) check_facts(GOLDEN_DIR, &models[i]);
 }
 
+// ---- indexers
+
+static uint64_t bytes_of_indexer(const kin_model *m, int il) {
+    uint64_t bytes = 0;
+    char prefix[32];
+    snprintf(prefix, sizeof prefix, "blk.%d.indexer.", il);
+    for (size_t i = 0; i < kin_gguf_n_tensors(m->gguf); i++) {
+        const kin_gguf_tensor *t = kin_gguf_tensor_at(m->gguf, i);
+        const bool is_of_indexer = t->name.len > strlen(prefix) && memcmp(t->name.at, prefix, strlen(prefix)) == 0;
+        if (!is_of_indexer) continue;
+        assert_true(kin_model_ignores(m, t));
+        bytes += t->n_bytes;
+    }
+    return bytes;
+}
+
+static uint64_t bytes_of_layer(const kin_model *m, int il) {
+    uint64_t bytes = 0;
+    char prefix[32];
+    snprintf(prefix, sizeof prefix, "blk.%d.", il);
+    for (size_t i = 0; i < kin_gguf_n_tensors(m->gguf); i++) {
+        const kin_gguf_tensor *t = kin_gguf_tensor_at(m->gguf, i);
+        if (t->name.len > strlen(prefix) && memcmp(t->name.at, prefix, strlen(prefix)) == 0) bytes += t->n_bytes;
+    }
+    return bytes;
+}
+
+// Of the layer's tensors, those of its indexer are neither counted, nor fetched by a device that computes the layer.
+static void check_indexer(const kin_model *m, int il) {
+    const uint64_t ignored = bytes_of_indexer(m, il), all = bytes_of_layer(m, il);
+    const kin_ranges_wanted wanted = {.layer_begin = il, .layer_end = il + 1};
+    kin_range *ranges;
+    size_t n;
+    kin_err err;
+    assert_int_equal(kin_model_layer_bytes(m, il), all - ignored);
+    if (kin_ranges_list(m->gguf, &wanted, &ranges, &n, &err) != 0) fail_msg("%s", err.text);
+    assert_true(kin_ranges_bytes(ranges, n) < all - ignored / 2);
+    free(ranges);
+}
+#define check_indexer(...) FROM_TEST(check_indexer(__VA_ARGS__))
+
+static void an_indexer_is_accepted_and_not_read(void **state) {
+    static const char *const names[] = {"glm-dsa.q8_0", "deepseek32.q8_0"};
+    (void)state;
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
+        char path[1024];
+        kin_model m;
+        kin_err err;
+        int n = 0;
+        snprintf(path, sizeof path, "%s/%s.gguf", OWN_DIR, names[i]);
+        if (kin_model_open(&m, path, &err) != 0) fail_msg("%s", err.text);
+        for (int il = 0; il < m.hp.n_layer; il++) {
+            n += bytes_of_indexer(&m, il) > 0;
+            check_indexer(&m, il);
+        }
+        assert_true(n >= 2);
+        kin_model_close(&m);
+    }
+}
+
+static void a_longer_context_than_the_indexer_s_is_refused(void **state) {
+    kin_runner_options o = kin_runner_options_defaults();
+    kin_runner r;
+    kin_err err;
+    (void)state;
+    o.n_ctx = 1025;
+    assert_int_equal(kin_runner_open(&r, OWN_DIR "/glm-dsa.q8_0.gguf", &o, &err), KIN_FAIL);
+    assert_non_null(strstr(err.text, "use --ctx 1024 or less"));
+    o.n_ctx = 1024;
+    if (kin_runner_open(&r, OWN_DIR "/glm-dsa.q8_0.gguf", &o, &err) != 0) fail_msg("%s", err.text);
+    kin_runner_close(&r);
+}
+
+// ---- draft blocks
+
+static void a_block_behind_latent_layers_drafts(void **state) {
+    kin_model m;
+    kin_draft_block b;
+    kin_err err;
+    (void)state;
+    if (kin_model_open(&m, OWN_DIR "/glm-dsa.q8_0.gguf", &err) != 0) fail_msg("%s", err.text);
+    assert_int_equal(m.hp.n_layer, 3);
+    if (kin_draft_block_open(&b, &m, &err) != 0) fail_msg("%s", err.text);
+    assert_true(kin_layer_of(&b.view.hp, 0).is_latent && kin_layer_of(&b.view.hp, 0).has_experts);
+    kin_draft_block_close(&b);
+    kin_model_close(&m);
+}
+
 // ---- exact weights
 
 // Puts the keys of a model with short convolutions into a file.
@@ -483,6 +573,9 @@ int main(void) {
         cmocka_unit_test(streamed_weights_give_the_same_bits),
         cmocka_unit_test(eight_sequences_have_the_bits_of_one),
         cmocka_unit_test(plans_know_the_facts_of_every_family),
+        cmocka_unit_test(an_indexer_is_accepted_and_not_read),
+        cmocka_unit_test(a_longer_context_than_the_indexer_s_is_refused),
+        cmocka_unit_test(a_block_behind_latent_layers_drafts),
         cmocka_unit_test(short_convolutions_of_exact_weights_are_exact),
         cmocka_unit_test(a_ring_of_two_has_the_bits_of_one_machine),
         cmocka_unit_test(compressed_rows_follow_from_the_tokens_alone),

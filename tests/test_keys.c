@@ -274,6 +274,36 @@ static void older_and_newer_files_describe_the_same_latents(void **state) {
     for (int i = 0; i < 4; i++) expect_latent(latent_file(archs[i / 2]->name, i % 2), archs[i / 2], i % 2);
 }
 
+// The file says nothing about its original context, which is the one in training and not the limit.
+static void an_indexer_limits_the_context_and_not_the_rope(void **state) {
+    static const kin_arch *const archs[] = {&kin_arch_glm_dsa, &kin_arch_deepseek32};
+    (void)state;
+    for (int i = 0; i < 2; i++) {
+        kin_hparams hp;
+        kin_err err = {""};
+        kin_gguf_writer *w = latent_file(archs[i]->name, false);
+        put_of(w, archs[i]->name, "attention.indexer.top_k", 1024);
+        if (read_file_of(w, archs[i], &hp, &err) != 0) fail_msg("%s", err.text);
+        assert_int_equal(hp.n_ctx_train, 1024);
+        assert_int_equal(hp.ropes[0].n_ctx_orig, 4096);
+        assert_int_equal(hp.routing.gating, KIN_GATING_SIGMOID);
+        assert_int_equal(kin_hparams_check_context(&hp, 1024, &err), 0);
+        assert_int_equal(kin_hparams_check_context(&hp, 1025, &err), KIN_FAIL);
+        assert_non_null(strstr(err.text, "a context of 1025 tokens is not supported"));
+        assert_non_null(strstr(err.text, "use --ctx 1024 or less"));
+        free(hp.layers);
+        w = latent_file(archs[i]->name, false);
+        put_of(w, archs[i]->name, "attention.indexer.top_k", 8192); // more than in training
+        if (read_file_of(w, archs[i], &hp, &err) != 0) fail_msg("%s", err.text);
+        assert_int_equal(hp.n_ctx_train, 4096);
+        assert_int_equal(kin_hparams_check_context(&hp, 8192, &err), 0);
+        free(hp.layers);
+        assert_int_equal(read_file_of(latent_file(archs[i]->name, false), archs[i], &hp, &err), KIN_FAIL);
+        assert_non_null(strstr(err.text, ".attention.indexer.top_k' is missing"));
+        free(hp.layers);
+    }
+}
+
 static void expect_latent_refused(kin_gguf_writer *w, const char *words) {
     kin_hparams hp;
     kin_err err = {""};
@@ -505,6 +535,7 @@ int main(void) {
         cmocka_unit_test(numbers_that_differ_belong_to_their_layers),
         cmocka_unit_test(a_layer_shares_the_keys_of_the_last_one_of_its_kind_that_has_any),
         cmocka_unit_test(older_and_newer_files_describe_the_same_latents),
+        cmocka_unit_test(an_indexer_limits_the_context_and_not_the_rope),
         cmocka_unit_test(yarn_scales_the_scores_of_latents_and_not_the_rope),
         cmocka_unit_test(latents_that_do_not_fit_are_refused),
         cmocka_unit_test(layers_without_key_heads_are_convolutions),

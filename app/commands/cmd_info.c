@@ -90,12 +90,15 @@ static void print_needs(const kin_model *m) {
     enum { N_BATCH = 512 };
     char a[32], b[32], c[32];
     kin_kv_options kv = {.windows = kin_windows_one(0, m->hp.n_layer, 0), .n_ctx = 4096, .type = GGML_TYPE_F16};
-    if (kv.n_ctx > kin_hparams_n_ctx(&m->hp)) kv.n_ctx = kin_hparams_n_ctx(&m->hp);
+    if (kv.n_ctx > m->hp.n_ctx_train) kv.n_ctx = m->hp.n_ctx_train;
     const uint64_t per_token = kin_kv_bytes(&m->hp, &kv) - kin_kv_states_bytes(&m->hp, &kv.windows, kv.n_ctx);
     kv.window = kin_kv_window_of(&m->hp, kv.n_ctx, N_BATCH, 1);
     kin_memory mem = kin_memory_read();
     uint64_t states = kin_kv_states_bytes(&m->hp, &kv.windows, kv.n_ctx), kv_bytes = kin_kv_bytes(&m->hp, &kv), weights = 0;
-    for (size_t i = 0; i < kin_gguf_n_tensors(m->gguf); i++) weights += kin_gguf_tensor_at(m->gguf, i)->n_bytes;
+    for (size_t i = 0; i < kin_gguf_n_tensors(m->gguf); i++) {
+        const kin_gguf_tensor *t = kin_gguf_tensor_at(m->gguf, i);
+        if (!kin_model_ignores(m, t)) weights += t->n_bytes;
+    }
     if (m->input_embd) weights -= m->input_embd->n_bytes; // its rows are read singly
     printf("per token    %s of weights read; %s of KV cache (f16)\n", kin_size_format(kin_model_bytes_per_token(m), a, sizeof a),
            kin_size_format(per_token / (uint64_t)kv.n_ctx, b, sizeof b));
@@ -142,8 +145,11 @@ static void print_model(const kin_model *m, const char *name, const kin_vocab *v
            hp->n_head, hp->n_head_kv, hp->head_dim, hp->n_expert ? hp->n_ff_exp : hp->n_ff);
     if (hp->n_expert) printf("experts      %d, of which a token uses %d\n", hp->n_expert, hp->n_expert_used);
     printf("layer bytes  %s\n", kin_size_format(kin_model_layer_bytes(m, hp->n_layer / 2), size, sizeof size));
-    printf("context      %d tokens in training\n", hp->n_ctx_train);
-    if (hp->n_ctx_most > 0) printf("             of which kin computes %d\n", kin_hparams_n_ctx(hp));
+    if (hp->n_ctx_max > 0)
+        printf("context      %d tokens; beyond them the model chooses which ones it sees, which kin does not compute\n",
+               hp->n_ctx_train);
+    else
+        printf("context      %d tokens in training\n", hp->n_ctx_train);
     if (vocab)
         printf("vocabulary   %d tokens (%s)\n", hp->n_vocab, kinds[kin_vocab_get_kind(vocab)]);
     else

@@ -1,6 +1,8 @@
 // deepseek2: DeepSeek V2, V2-Lite, V3, R1; Kimi K2; GLM-4.7-Flash; Mistral Large 3. mistral4 is the same under another name.
-// Attention is latent; the first layers are dense, the others have experts, often chosen by sigmoids within groups, and shared
-// experts; draft blocks are skipped.
+// deepseek32 (DeepSeek V3.2) and glm-dsa (GLM-5) are the same with an indexer, which chooses the tokens that attention sees if
+// there are more than its number; kin computes contexts of up to that number, in which it changes nothing. Attention is latent;
+// the first layers are dense, the others have experts, often chosen by sigmoids within groups, and shared experts; draft blocks
+// are skipped.
 #include <math.h>
 #include <stdio.h>
 
@@ -8,6 +10,8 @@
 #include "model/families/moe.h"
 
 static const char *const obeyed[] = {"attention.value_length", "expert_group_count", "nextn_predict_layers", NULL};
+static const char *const indexer[] = {"indexer.k_norm.weight", "indexer.k_norm.bias",     "indexer.proj.weight",
+                                      "indexer.attn_k.weight", "indexer.attn_q_b.weight", NULL};
 
 static bool has_key(const kin_meta *k, const char *key) {
     char name[64];
@@ -67,22 +71,33 @@ static kin_gating default_gating(const kin_hparams *hp) {
 }
 
 // The publisher and llama.cpp rank groups differently if probabilities are a softmax: by their best expert, or by the best two.
-static void read_deepseek2_experts(kin_hparams *hp, kin_meta *k) {
+static void read_experts(kin_hparams *hp, kin_meta *k, kin_gating gating) {
     const int n_shared = kin_meta_int(k, "expert_shared_count", 0, 0, 64);
     hp->n_dense = kin_meta_int(k, "leading_dense_block_count", 0, 0, hp->n_layer);
     hp->n_ff_shared = hp->n_ff_exp * n_shared;
-    kin_meta_routing(k, &hp->routing, default_gating(hp), false);
+    kin_meta_routing(k, &hp->routing, gating, false);
     if (!k->failed && hp->routing.n_group > 1 && hp->routing.gating != KIN_GATING_SIGMOID)
         kin_meta_fail(k, "groups of experts that are not chosen by sigmoids are not supported");
     if (!k->failed && hp->n_expert > 0 && hp->n_ff_exp % 16 != 0)
         kin_meta_fail(k, "an expert's width must be a multiple of 16, not %d", hp->n_ff_exp); // gate and up may be one matrix
 }
 
-static void read_deepseek2_keys(kin_hparams *hp, kin_meta *k) {
+static void read_latents(kin_hparams *hp, kin_meta *k) {
     read_heads(hp, k);
     if (!k->failed) read_scale(hp, k);
     if (!k->failed) read_temperature(hp, k);
-    if (!k->failed) read_deepseek2_experts(hp, k);
+}
+
+static void read_deepseek2_keys(kin_hparams *hp, kin_meta *k) {
+    read_latents(hp, k);
+    if (!k->failed) read_experts(hp, k, default_gating(hp));
+}
+
+static void read_indexed_keys(kin_hparams *hp, kin_meta *k) {
+    read_latents(hp, k);
+    if (!k->failed) read_experts(hp, k, KIN_GATING_SIGMOID);
+    const int n_seen = kin_meta_int(k, "attention.indexer.top_k", KIN_KEY_REQUIRED, 1, 1 << 27);
+    if (!k->failed) kin_hparams_limit_context(hp, n_seen);
 }
 
 static void describe_deepseek2_layer(const kin_hparams *hp, int il, kin_layer *layer) {
@@ -128,6 +143,30 @@ const kin_arch kin_arch_mistral4 = {
     .title = "Mistral Small 4",
     .keys = obeyed,
     .read = read_deepseek2_keys,
+    .layer = describe_deepseek2_layer,
+    .required = require_deepseek2_weights,
+    .optional = allow_deepseek2_weights,
+};
+
+const kin_arch kin_arch_deepseek32 = {
+    .name = "deepseek32",
+    .title = "DeepSeek V3.2",
+    .drafts = true,
+    .keys = obeyed,
+    .ignored = indexer,
+    .read = read_indexed_keys,
+    .layer = describe_deepseek2_layer,
+    .required = require_deepseek2_weights,
+    .optional = allow_deepseek2_weights,
+};
+
+const kin_arch kin_arch_glm_dsa = {
+    .name = "glm-dsa",
+    .title = "GLM-5, 5.1, 5.2, 5.3",
+    .drafts = true,
+    .keys = obeyed,
+    .ignored = indexer,
+    .read = read_indexed_keys,
     .layer = describe_deepseek2_layer,
     .required = require_deepseek2_weights,
     .optional = allow_deepseek2_weights,

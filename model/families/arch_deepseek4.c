@@ -8,6 +8,10 @@
 
 static const char *const obeyed[] = {"attention.value_length", "nextn_predict_layers", "expert_group_count", NULL};
 
+static const char *const indexer[] = {"indexer.proj.weight",           "indexer.attn_q_b.weight",
+                                      "indexer_compressor_kv.weight",  "indexer_compressor_gate.weight",
+                                      "indexer_compressor_ape.weight", "indexer_compressor_norm.weight", NULL};
+
 static void read_streams(kin_hparams *hp, kin_meta *k) {
     hp->n_streams = kin_meta_int(k, "hyper_connection.count", KIN_KEY_REQUIRED, 2, KIN_STREAMS_MAX);
     hp->streams = KIN_STREAMS_SINKHORN;
@@ -45,8 +49,6 @@ static void read_attention(kin_hparams *hp, kin_meta *k) {
     c->window = kin_meta_int(k, "attention.sliding_window", KIN_KEY_REQUIRED, 1, KIN_COMPRESSED_WINDOW);
     c->n_group = kin_meta_int(k, "attention.output_group_count", KIN_KEY_REQUIRED, 1, 4096);
     c->n_rank = kin_meta_int(k, "attention.output_lora_rank", KIN_KEY_REQUIRED, 1, 1 << 16);
-    c->n_head_index = kin_meta_int(k, "attention.indexer.head_count", KIN_KEY_REQUIRED, 1, 4096);
-    c->dim_index = kin_meta_int(k, "attention.indexer.key_length", KIN_KEY_REQUIRED, 1, 4096);
     c->n_index = kin_meta_int(k, "attention.indexer.top_k", KIN_KEY_REQUIRED, 1, 1 << 20);
     hp->latent.n_query = kin_meta_int(k, "attention.q_lora_rank", KIN_KEY_REQUIRED, 16, 1 << 16);
     hp->latent.n_rot = c->n_rot; // of the matrices that make queries
@@ -58,7 +60,7 @@ static void read_attention(kin_hparams *hp, kin_meta *k) {
 static void limit_context(kin_hparams *hp, int ratio) {
     const int n_index = ratio == KIN_COMPRESSED_OVERLAPS ? hp->compressed.n_index : KIN_COMPRESSED_ROWS;
     const int n = ratio * (n_index < KIN_COMPRESSED_ROWS ? n_index : KIN_COMPRESSED_ROWS);
-    if (hp->n_ctx_most == 0 || n < hp->n_ctx_most) hp->n_ctx_most = n;
+    if (hp->n_ctx_max == 0 || n < hp->n_ctx_max) kin_hparams_limit_context(hp, n);
 }
 
 static void read_layers(kin_hparams *hp, kin_meta *k) {
@@ -103,12 +105,9 @@ static kin_weight_set require_deepseek4_weights(const kin_hparams *hp, const kin
         KIN_W_SINKHORN_ATTN_SCALE, KIN_W_SINKHORN_FF_FN, KIN_W_SINKHORN_FF_BASE, KIN_W_SINKHORN_FF_SCALE, KIN_WEIGHTS_EXPERTS);
     const kin_weight_set rows =
         KIN_WEIGHT_SET(KIN_W_COMPRESSOR_KV, KIN_W_COMPRESSOR_GATE, KIN_W_COMPRESSOR_APE, KIN_W_COMPRESSOR_NORM);
-    const kin_weight_set indexer = KIN_WEIGHT_SET(KIN_W_INDEXER_PROJ, KIN_W_INDEXER_Q_B, KIN_W_INDEXER_KV, KIN_W_INDEXER_GATE,
-                                                  KIN_W_INDEXER_APE, KIN_W_INDEXER_NORM);
     const kin_weight_set shared = KIN_WEIGHT_SET(KIN_WEIGHTS_SHARED);
     if (hp->n_ff_shared > 0) kin_weight_set_join(&set, &shared);
     if (layer->ratio > 0) kin_weight_set_join(&set, &rows);
-    if (layer->ratio == KIN_COMPRESSED_OVERLAPS) kin_weight_set_join(&set, &indexer);
     kin_weight_set_add(&set, layer->routes_by_token ? KIN_W_FFN_TOKEN_EXPERTS : KIN_W_FFN_CHOICE_BIAS);
     return set;
 }
@@ -117,6 +116,7 @@ const kin_arch kin_arch_deepseek4 = {
     .name = "deepseek4",
     .title = "DeepSeek V4 Flash, Pro",
     .keys = obeyed,
+    .ignored = indexer,
     .read = read_deepseek4_keys,
     .layer = describe_deepseek4_layer,
     .required = require_deepseek4_weights,
