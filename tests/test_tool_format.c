@@ -406,6 +406,118 @@ static void xml_parameters_are_those_of_the_schema(void **state) {
     expect(&rules, false, REPLIES("<function=", "<tool_call>", X("nobody", "")));
 }
 
+#define S(text)                                                                                                                  \
+    { text, sizeof text - 1 }
+
+// A call in gemma 4's syntax; Q(text) is a string in it.
+#define G(name, arguments) "<|tool_call>call:" name arguments "<tool_call|>"
+#define Q(text) "<|\"|>" text "<|\"|>"
+#define OR_NULL(keyword) "{\"anyOf\":[{\"type\":\"integer\"," keyword "},{\"type\":\"null\"}]}"
+
+// Tools of the coding agent Cline, as its version 3.0.65 sends them, without descriptions and in the order of names.
+static const kin_reply_tool cline_tools[] = {
+    {.name = {"read_files", 10},
+     .parameters = S("{\"additionalProperties\":false,\"properties\":{\"files\":{\"description\":\"d\",\"items\":{"
+                     "\"additionalProperties\":false,\"description\":\"d\",\"properties\":{\"end_line\":" OR_NULL(
+                         "\"exclusiveMinimum\":0,\"maximum\":9007199254740991") ",\"path\":{\"type\":\"string\"},"
+                                                                                "\"start_line\":" OR_NULL(
+                                                                                    "\"exclusiveMinimum\":0,\"maximum\":"
+                                                                                    "9007199254740991") "},\"required\":"
+                                                                                                        "[\"path\"],\"type\":"
+                                                                                                        "\"object\"},\"type\":"
+                                                                                                        "\"array\"}},"
+                                                                                                        "\"required\":[\"files\"]"
+                                                                                                        ",\"type\":\"object\"}")},
+    {.name = {"editor", 6},
+     .parameters = S("{\"additionalProperties\":false,\"properties\":{\"insert_line\":" OR_NULL(
+         "\"minimum\":-9007199254740991,\"maximum\":9007199254740991") ",\"new_text\":{\"type\":\"string\"},"
+                                                                       "\"old_text\":{\"anyOf\":[{\"type\":\"string\"},{\"type\":"
+                                                                       "\"null\"}],\"description\":\"d\"},\"path\":{"
+                                                                       "\"description\":\"d\",\"minLength\":1,\"type\":"
+                                                                       "\"string\"}},\"required\":[\"path\",\"new_text\"],"
+                                                                       "\"type\":\"object\"}")},
+    {.name = {"ask_question", 12},
+     .parameters = S("{\"additionalProperties\":false,\"properties\":{\"options\":{\"items\":{\"minLength\":1,\"type\":"
+                     "\"string\"},\"maxItems\":5,\"minItems\":2,\"type\":\"array\"},\"question\":{\"minLength\":1,\"type\":"
+                     "\"string\"}},\"required\":[\"question\",\"options\"],\"type\":\"object\"}")},
+    {.name = {"team_status", 11}, .parameters = S("{\"additionalProperties\":false,\"properties\":{},\"type\":\"object\"}")},
+};
+
+static void gemma_writes_the_calls_of_cline_in_its_own_quotes(void **state) {
+    (void)state;
+    kin_reply_rules rules = {
+        .format = kin_chat_format_known(KIN_CHAT_GEMMA), .tools = cline_tools, .n_tools = 4, .required = true};
+    expect(&rules, true,
+           REPLIES(G("read_files", "{files:[{path:" Q("/a \"b\".txt") "}]}"), G("read_files", "{files:[]}"),
+                   G("read_files", "{files:[{end_line:2,path:" Q("/a") ",start_line:1},{end_line:null,path:" Q("/b") "}]}"),
+                   G("editor", "{new_text:" Q("the \"word\" is\n{a: [<b>,\\") ",path:" Q("/a") "}"),
+                   G("editor", "{insert_line:-3,new_text:" Q("") ",old_text:" Q("<|\"") ",path:" Q("/a") "}"),
+                   G("editor", "{new_text:" Q("") ",old_text:null,path:" Q("/a") "}"),
+                   G("ask_question", "{options:[" Q("yes") "," Q("no") "],question:" Q("Go on?") "}"), G("team_status", "{}")));
+    expect(&rules, false,
+           REPLIES(G("read_files", "{}"), G("read_files", "{files:[{}]}"), G("read_files", "{files:[{\"path\":\"/a\"}]}"),
+                   G("read_files", "{files:[{path:" Q("/a") ",end_line:1}]}"), // not in the order of names
+                   G("read_files", "{files:[{end_line:0,path:" Q("/a") "}]}"),
+                   G("read_files", "{files:[{path:" Q("/a") ",z:1}]}"), G("editor", "{new_text:" Q("a") ",path:" Q("") "}"),
+                   G("editor", "{new_text:" Q("a") ",old_text:1,path:" Q("b") "}"),
+                   G("ask_question", "{options:[" Q("yes") "],question:" Q("Go on?") "}"),
+                   G("ask_question", "{options:[" Q("yes") "," Q("") "],question:" Q("Go on?") "}"), G("team_status", "{a:1}")));
+}
+
+static void each_keyword_holds_in_gemmas_own_quotes(void **state) {
+    (void)state;
+    const struct {
+        const char *schema; // of the argument x
+        const char *const *allowed, *const *refused;
+    } cases[] = {
+        {"{\"pattern\":\"^[a-z\\\"\\n]+$\",\"type\":\"string\"}", REPLIES(Q("a"), Q("a\"\nb")), REPLIES(Q(""), Q("A"), "\"a\"")},
+        {"{\"pattern\":\"^(?!ab)\",\"maxLength\":3,\"type\":\"string\"}", REPLIES(Q("b<c"), Q("")), REPLIES(Q("abc"), Q("bcde"))},
+        {"{\"format\":\"date\",\"type\":\"string\"}", REPLIES(Q("2026-11-27")), REPLIES(Q("2026-13-27"), Q(""))},
+        {"{\"enum\":[\"a\",1,null,[\"b\"],{\"k\":\"v\",\"k 2\":\""
+         "<|\\\"|>"
+         "\"}]}",
+         REPLIES(Q("a"), "1", "null", "[" Q("b") "]", "{k:" Q("v") ",\"k 2\":\"<|\\\"|>\"}"), REPLIES(Q("b"), "2", "[]", "a")},
+        {"{\"const\":true}", REPLIES("true"), REPLIES("True", Q("true"))},
+        {"{\"anyOf\":[{\"type\":\"integer\"},{\"type\":\"array\",\"items\":{\"type\":\"string\"}}]}",
+         REPLIES("7", "[" Q("a") "]"), REPLIES(Q("7"), "[7]")},
+        {"{\"type\":\"object\",\"properties\":{\"a b\":{\"type\":\"number\"},\"c\":{}},\"required\":[\"a b\"]}",
+         REPLIES("{\"a b\":1.5}", "{\"a b\":1,c:{d:" Q("e") "}}"), REPLIES("{a b:1}", "{}", "{\"a b\":1,d:1}")},
+        {"{\"type\":\"object\",\"properties\":{\"ab\":{\"type\":\"null\"}},\"additionalProperties\":{\"type\":\"boolean\"}}",
+         REPLIES("{}", "{ab:null}", "{ab:null,abc:true}", "{a:true}", "{z:false,b:true}"),
+         REPLIES("{ab:true}", "{z:1}", "{:true}")},
+        {"{\"type\":\"object\",\"propertyNames\":{\"enum\":[\"on\",\"off\"]}}", REPLIES("{on:1}", "{}"), REPLIES("{up:1}")},
+        {"{\"type\":\"array\",\"prefixItems\":[{\"type\":\"string\"}],\"items\":false}", REPLIES("[" Q("a") "]", "[]"),
+         REPLIES("[1]", "[" Q("a") ",1]")},
+        {"{\"type\":\"object\"}", REPLIES("{}", "{a:[{b:" Q("c") "},null]}"), REPLIES("[]", Q("a"))},
+        {"{}", REPLIES("{a:1}", "[true]", Q("a"), "-0.5"), REPLIES("a", "")},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        char schema[400], reply[400];
+        snprintf(schema, sizeof schema, "{\"properties\":{\"x\":%s},\"required\":[\"x\"]}", cases[i].schema);
+        kin_reply_tool tool = {.name = {"f", 1}, .parameters = str(schema), .strict = true};
+        kin_reply_rules rules = {.format = kin_chat_format_known(KIN_CHAT_GEMMA), .tools = &tool, .n_tools = 1, .required = true};
+        judge j = open_judge(&rules);
+        for (int is_refused = 0; is_refused < 2; is_refused++) {
+            for (const char *const *value = is_refused ? cases[i].refused : cases[i].allowed; *value; value++) {
+                snprintf(reply, sizeof reply, G("f", "{x:%s}"), *value);
+                if (allows(&j, reply) == is_refused) fail_msg("%s: %s %s", schema, is_refused ? "allowed" : "refused", reply);
+            }
+        }
+        close_judge(&j);
+    }
+}
+
+static void a_pattern_of_plain_text_may_have_quotes_and_line_ends(void **state) {
+    (void)state;
+    kin_reply_tool tool = {.name = {"f", 1},
+                           .parameters =
+                               str("{\"properties\":{\"a\":{\"type\":\"string\",\"pattern\":\"^\\\"[a-z<\\n]+\\\"$\"}}}"),
+                           .strict = true};
+    kin_reply_rules rules = {.format = kin_chat_format_known(KIN_CHAT_XML), .tools = &tool, .n_tools = 1, .required = true};
+    expect(&rules, true, REPLIES(X("f", P("a", "\"a<\nb\"")), X("f", "")));
+    expect(&rules, false, REPLIES(X("f", P("a", "a")), X("f", P("a", "\"a</parameter>\""))));
+}
+
 static void what_schemas_cannot_say_is_any_object_unless_strict(void **state) {
     (void)state;
     kin_reply_tool tool = {.name = {"f", 1}, .parameters = str("{\"properties\":{\"a\":{\"not\":{\"const\":1}}}}")};
@@ -698,6 +810,9 @@ int main(void) {
         cmocka_unit_test(llama_calls_are_told_from_other_json),
         cmocka_unit_test(mistral_calls_are_lists_or_have_labels),
         cmocka_unit_test(xml_parameters_are_those_of_the_schema),
+        cmocka_unit_test(gemma_writes_the_calls_of_cline_in_its_own_quotes),
+        cmocka_unit_test(each_keyword_holds_in_gemmas_own_quotes),
+        cmocka_unit_test(a_pattern_of_plain_text_may_have_quotes_and_line_ends),
         cmocka_unit_test(what_schemas_cannot_say_is_any_object_unless_strict),
         cmocka_unit_test(a_keyword_that_is_not_supported_loosens_its_own_schema_only),
         cmocka_unit_test(many_tools_have_room_in_every_format),

@@ -95,7 +95,7 @@ static void put_other_ends(kin_reply_writer *w, char without[][KIN_CHAT_MAX_MARK
     kin_reply_put(w, ")");
 }
 
-static bool has_control_token(const kin_reply_writer *w, const char *mark) {
+bool kin_reply_is_token(const kin_reply_writer *w, const char *mark) {
     size_t len;
     for (; *mark; mark++) {
         if (control_token_at(w, mark, &len) != KIN_TOKEN_NONE) return true;
@@ -105,7 +105,7 @@ static bool has_control_token(const kin_reply_writer *w, const char *mark) {
 
 // Adds a mark, which text then must not contain. One with a control token cannot be in text.
 static void add_word(const kin_reply_writer *w, words *words, const char *mark) {
-    if (!mark[0] || words->n == 2 || has_control_token(w, mark)) return;
+    if (!mark[0] || words->n == 2 || kin_reply_is_token(w, mark)) return;
     if (words->n == 1 && mark[0] != words->at[0][0]) return;
     size_t n = (size_t)char_len(mark);
     while (mark[n] && mark[n] != mark[0] && mark[n] != '\n' && mark[n] != KIN_MARK_NAME[0]) n++;
@@ -191,24 +191,24 @@ int kin_reply_put_schema(kin_reply_writer *w, const kin_json *json, const kin_js
     return 0;
 }
 
-static int put_arguments(kin_reply_writer *w, const kin_reply_tool *tool) {
+int kin_reply_put_arguments(kin_reply_writer *w, const kin_reply_tool *tool, const kin_schema_text *text, const char *any) {
     static const char no_object[] = "its parameters are not a JSON schema of an object";
     kin_text_buffer schema = {0};
     kin_json json;
     int rc = 0;
     if (tool->parameters.len == 0) {
-        kin_reply_put(w, "object ");
+        kin_text_print(w->line, "%s ", any);
         return 0;
     }
     bool ok = make_object_schema(tool->parameters, &schema) && kin_json_parse(&json, schema.at, schema.len, NULL) == 0;
     if (ok) {
-        rc = kin_reply_put_schema(w, &json, json.values, NULL, tool, "object");
+        rc = kin_reply_put_schema(w, &json, json.values, text, tool, any);
         kin_json_fini(&json);
     } else if (tool->strict) {
         rc = kin_err_set(w->err, "%s", no_object);
     } else {
         kin_reply_note_relaxed(w, tool, (kin_str){no_object, sizeof no_object - 1});
-        kin_reply_put(w, "object");
+        kin_reply_put(w, any);
     }
     kin_reply_put(w, " ");
     kin_text_fini(&schema);
@@ -248,7 +248,7 @@ static int put_objects(kin_reply_writer *w) {
         put_json_literal(w, r->tools[i].name);
         kin_reply_put(w, f->name_key[0] ? "ws \",\" ws " : "ws \":\" ws ");
         if (f->name_key[0]) put_key(w, f->arguments_key);
-        if (put_arguments(w, &r->tools[i]) != 0) return kin_reply_name_tool(w, &r->tools[i]);
+        if (kin_reply_put_arguments(w, &r->tools[i], NULL, "object") != 0) return kin_reply_name_tool(w, &r->tools[i]);
     }
     kin_reply_put(w, ") ws ");
     if (f->id_key[0] && !f->id_first) {
@@ -285,7 +285,7 @@ static int put_json_calls(kin_reply_writer *w) {
         kin_reply_put(w, f->id_names ? "\":\" [0-9]{1,3} ws " : f->id_begin[0] ? "id ws " : "ws ");
         kin_reply_put_mark(w, f->name_end);
         kin_reply_put(w, "ws ");
-        if (put_arguments(w, &r->tools[i]) != 0) return kin_reply_name_tool(w, &r->tools[i]);
+        if (kin_reply_put_arguments(w, &r->tools[i], NULL, "object") != 0) return kin_reply_name_tool(w, &r->tools[i]);
     }
     kin_reply_put(w, ") ");
     return 0;
@@ -371,8 +371,8 @@ static void put_llama_text(kin_reply_writer *w) {
     static const char space[] = "[ \\t\\n\\r]*";
     kin_str keys[KIN_REPLY_MAX_TOOLS], name = {w->format->name_key, strlen(w->format->name_key)};
     for (size_t i = 0; i < w->rules->n_tools; i++) keys[i] = w->rules->tools[i].name;
-    kin_schema_put_other_keys("no-name", &name, 1, w->gbnf);
-    kin_schema_put_other_keys("no-tool", keys, w->rules->n_tools, w->gbnf);
+    kin_schema_put_other_keys("no-name", &name, 1, false, w->gbnf);
+    kin_schema_put_other_keys("no-tool", keys, w->rules->n_tools, false, w->gbnf);
     kin_text_print(w->line, "%s ([^{ \\t\\n\\r] .*)? | ", space);
     kin_text_print(w->line, "%s \"{\" %s ([^\" \\t\\n\\r] .* | no-name .*)? | ", space, space);
     kin_text_print(w->line, "%s \"{\" %s \"\\\"%s\\\"\" %s \":\" %s ([^\" \\t\\n\\r] .* | no-tool .*) | %s calls", space, space,
@@ -496,7 +496,7 @@ static int put_channel_calls(kin_reply_writer *w) {
         kin_reply_put_mark(w, "<|constrain|>");
         kin_reply_put(w, ")? \"json\" ");
         kin_reply_put_mark(w, "<|message|>");
-        if (put_arguments(w, &r->tools[i]) != 0) return kin_reply_name_tool(w, &r->tools[i]);
+        if (kin_reply_put_arguments(w, &r->tools[i], NULL, "object") != 0) return kin_reply_name_tool(w, &r->tools[i]);
         kin_reply_put(w, i + 1 < r->n_tools ? "| " : "");
     }
     kin_reply_end_rule(w, "to-tool");

@@ -26,6 +26,8 @@ void kin_reply_put(kin_reply_writer *w, const char *text);
 void kin_reply_end_rule(kin_reply_writer *w, const char *name);
 // Writes a mark: its control tokens as tokens, the rest as text; a line end in it is any white space.
 void kin_reply_put_mark(kin_reply_writer *w, const char *mark);
+// True if the mark has a control token in it, so that no text contains it.
+bool kin_reply_is_token(const kin_reply_writer *w, const char *mark);
 // Writes text that does not contain the mark.
 void kin_reply_put_text_without(kin_reply_writer *w, const char *mark);
 
@@ -33,6 +35,8 @@ void kin_reply_put_text_without(kin_reply_writer *w, const char *mark);
 // impossible: appends `instead`, or fails if the tool is strict.
 int kin_reply_put_schema(kin_reply_writer *w, const kin_json *json, const kin_json_value *schema, const kin_schema_text *text,
                          const kin_reply_tool *tool, const char *instead);
+// Writes an object of the tool's schema, in the form of `text`. any: the rule of any object.
+int kin_reply_put_arguments(kin_reply_writer *w, const kin_reply_tool *tool, const kin_schema_text *text, const char *any);
 #define KIN_REPLY_TOO_LARGE "the tools together are too large, or one cannot be satisfied"
 
 // Notes what is ignored of a tool's schema, for kin_reply_rules' `relaxed`.

@@ -14,25 +14,6 @@ static void put_literal(kin_reply_writer *w, kin_str text) {
     kin_reply_put(w, " ");
 }
 
-// True for an enum of strings, none of which contains the first byte of the mark that ends it.
-static bool is_enum_of_strings(const kin_json *json, const kin_json_value *schema, char end) {
-    const kin_json_value *values = kin_json_get(json, schema, "enum", 4);
-    if (!values || values->kind != KIN_JSON_ARRAY || values->n == 0) return false;
-    for (const kin_json_value *v = kin_json_first(json, values); v; v = kin_json_next(json, v)) {
-        if (v->kind != KIN_JSON_STRING || memchr(v->text.at, end, v->text.len)) return false;
-    }
-    return true;
-}
-
-static void put_enum(kin_reply_writer *w, const kin_json *json, const kin_json_value *schema) {
-    const kin_json_value *values = kin_json_get(json, schema, "enum", 4);
-    kin_reply_put(w, "(");
-    for (const kin_json_value *v = kin_json_first(json, values); v; v = kin_json_next(json, v)) {
-        put_literal(w, v->text);
-        kin_reply_put(w, v->next ? "| " : ") ");
-    }
-}
-
 enum { MAX_PARAMETERS = 512 }; // of a tool
 
 typedef struct parameter {
@@ -152,6 +133,7 @@ static int put_text_value(kin_reply_writer *w, const parameters *p, const kin_js
     kin_text_buffer any = {0}, *line = w->line;
     kin_schema_text text = {.any = "raw",
                             .mark = f->value_end,
+                            .mark_is_token = kin_reply_is_token(w, f->value_end),
                             .only_strings = types == KIN_TYPE_STRING || f->type_end[0],
                             .reads_json = !f->type_end[0] && types & (KIN_TYPE_OBJECT | KIN_TYPE_ARRAY)};
     if (!schema || (has_only(p->json, schema, none) && (types == KIN_TYPE_STRING || types == KIN_TYPE_ALL))) {
@@ -228,40 +210,62 @@ static void put_parameter_rules(kin_reply_writer *w) {
     kin_reply_end_rule(w, "parameter");
 }
 
-// ---- as in Python, and between the format's own quotes
+// ---- with the format's own quotes: as in JSON, but for strings and keys
 
-static int put_loose(kin_reply_writer *w, const kin_json *json, const kin_json_value *schema, const kin_reply_tool *tool,
-                     int depth);
-
-static bool is_python(const kin_reply_writer *w) {
-    return w->format->syntax == KIN_CALL_PYTHON;
-}
-
-// A string without other keywords, or an enum of strings, between the format's quotes.
-static bool put_quoted(kin_reply_writer *w, const kin_json *json, const kin_json_value *schema) {
-    static const char *const enum_only[] = {"enum", NULL}, *const none[] = {NULL};
+// Writes the text of a string, any value, any object and any array.
+static void put_quoted_rules(kin_reply_writer *w) {
+    static const char members[] = "\"{\" ws (any-member (ws \",\" ws any-member)*)? ws \"}\"";
     const char *quote = w->format->quote;
-    bool is_enum = has_only(json, schema, enum_only) && is_enum_of_strings(json, schema, is_python(w) ? '"' : quote[0]);
-    if (!is_enum && !has_only(json, schema, none)) return false;
-    if (is_python(w) && !is_enum) {
-        kin_reply_put(w, "quoted ");
-        return true;
-    }
-    if (is_python(w)) return false; // JSON's strings are Python's
+    kin_reply_put_text_without(w, quote);
+    kin_reply_end_rule(w, "raw");
     kin_reply_put_mark(w, quote);
-    if (is_enum)
-        put_enum(w, json, schema);
-    else
-        kin_reply_put(w, "raw ");
+    kin_reply_put(w, "raw ");
     kin_reply_put_mark(w, quote);
-    return true;
+    kin_reply_end_rule(w, "quoted");
+    kin_reply_put(w, "quoted | number | \"true\" | \"false\" | \"null\" | any-array | any-object");
+    kin_reply_end_rule(w, "any");
+    kin_reply_put(w, "\"[\" ws (any (ws \",\" ws any)*)? ws \"]\"");
+    kin_reply_end_rule(w, "any-array");
+    kin_reply_put(w, members);
+    kin_reply_end_rule(w, "any-object");
+    kin_reply_put(w, "(quoted | [a-zA-Z0-9_.-]{1,64}) ws \":\" ws any");
+    kin_reply_end_rule(w, "any-member");
 }
 
-static int put_loose_list(kin_reply_writer *w, const kin_json *json, const kin_json_value *items, const kin_reply_tool *tool,
-                          int depth) {
+// Writes into a buffer: the marks around a string, or the text between them.
+static kin_text_buffer written(kin_reply_writer *w, void (*put)(kin_reply_writer *, const char *)) {
+    kin_text_buffer out = {0}, *line = w->line;
+    w->line = &out;
+    put(w, w->format->quote);
+    w->line = line;
+    if (out.failed) line->failed = true;
+    return out;
+}
+
+static int put_quoted_arguments(kin_reply_writer *w, const kin_reply_tool *tool) {
+    kin_text_buffer quote = written(w, kin_reply_put_mark), body = written(w, kin_reply_put_text_without);
+    kin_schema_text text = {.any = "raw",
+                            .any_body = kin_text_str(&body),
+                            .mark = w->format->quote,
+                            .mark_is_token = kin_reply_is_token(w, w->format->quote),
+                            .only_strings = true,
+                            .quote = kin_text_str(&quote)};
+    int rc = kin_reply_put_arguments(w, tool, &text, "any-object");
+    kin_text_fini(&quote);
+    kin_text_fini(&body);
+    return rc;
+}
+
+// ---- as in Python
+
+static int put_python(kin_reply_writer *w, const kin_json *json, const kin_json_value *schema, const kin_reply_tool *tool,
+                      int depth);
+
+static int put_python_list(kin_reply_writer *w, const kin_json *json, const kin_json_value *items, const kin_reply_tool *tool,
+                           int depth) {
     kin_text_buffer item = {0}, *line = w->line;
     w->line = &item;
-    int rc = put_loose(w, json, items, tool, depth + 1);
+    int rc = put_python(w, json, items, tool, depth + 1);
     w->line = line;
     kin_reply_put(w, "\"[\" ws (");
     kin_text_put(w->line, item.at, item.len);
@@ -273,19 +277,22 @@ static int put_loose_list(kin_reply_writer *w, const kin_json *json, const kin_j
     return rc;
 }
 
-// Writes a value. What has more keywords than the native syntax of this format can say is JSON, which the parser reads there too.
-static int put_loose(kin_reply_writer *w, const kin_json *json, const kin_json_value *schema, const kin_reply_tool *tool,
-                     int depth) {
+// Writes a value. Where the schema has other keywords than types it is JSON, which the parser reads there too.
+static int put_python(kin_reply_writer *w, const kin_json *json, const kin_json_value *schema, const kin_reply_tool *tool,
+                      int depth) {
     static const char *const list_keywords[] = {"items", NULL}, *const none[] = {NULL};
     unsigned types = kin_parameter_types(json, schema);
     const kin_json_value *items = kin_json_get(json, schema, "items", 5);
-    if (types == KIN_TYPE_STRING && put_quoted(w, json, schema)) return 0;
-    if (types == KIN_TYPE_BOOLEAN && is_python(w) && has_only(json, schema, none)) {
+    if (types == KIN_TYPE_STRING && has_only(json, schema, none)) {
+        kin_reply_put(w, "quoted ");
+        return 0;
+    }
+    if (types == KIN_TYPE_BOOLEAN && has_only(json, schema, none)) {
         kin_reply_put(w, "(\"True\" | \"False\" | \"true\" | \"false\") ");
         return 0;
     }
     if (types == KIN_TYPE_ARRAY && items && depth < 4 && has_only(json, schema, list_keywords))
-        return put_loose_list(w, json, items, tool, depth);
+        return put_python_list(w, json, items, tool, depth);
     if (types == KIN_TYPE_ARRAY && has_only(json, schema, none)) {
         kin_reply_put(w, "\"[\" ws (any (ws \",\" ws any)*)? ws \"]\" ");
         return 0;
@@ -301,8 +308,8 @@ static int put_loose(kin_reply_writer *w, const kin_json *json, const kin_json_v
 
 // Writes a parameter: its key, then any value or one of the schema.
 static int put_item(kin_reply_writer *w, const parameters *p, const kin_json_value *schema, const kin_reply_tool *tool) {
-    kin_reply_put(w, is_python(w) ? "\"=\" " : "\":\" ");
-    if (schema) return put_loose(w, p->json, schema, tool, 0);
+    kin_reply_put(w, "\"=\" ");
+    if (schema) return put_python(w, p->json, schema, tool, 0);
     kin_reply_put(w, "any ");
     return 0;
 }
@@ -370,66 +377,58 @@ static int put_items(kin_reply_writer *w, const parameters *p, const kin_reply_t
     return 0;
 }
 
-static void put_loose_rules(kin_reply_writer *w) {
-    const char *quote = w->format->quote, *after_key = is_python(w) ? "=" : ":";
-    if (quote[0]) {
-        kin_reply_put_text_without(w, quote);
-        kin_reply_end_rule(w, "raw");
-        kin_reply_put_mark(w, quote);
-        kin_reply_put(w, "raw ");
-        kin_reply_put_mark(w, quote);
-    } else {
-        // A quote or a backslash may not be in it, so it is the same string with and without escapes.
-        kin_reply_put(w, "\"'\" [^'\\\\]* \"'\" | \"\\\"\" [^\"\\\\]* \"\\\"\" ");
-        kin_reply_put(w, w->format->is_raw ? "" : "| string ");
-    }
+static void put_python_rules(kin_reply_writer *w) {
+    // A quote or a backslash may not be in it, so it is the same string with and without escapes.
+    kin_reply_put(w, "\"'\" [^'\\\\]* \"'\" | \"\\\"\" [^\"\\\\]* \"\\\"\" ");
+    kin_reply_put(w, w->format->is_raw ? "" : "| string ");
     kin_reply_end_rule(w, "quoted");
     kin_reply_put(w, "quoted | value | \"True\" | \"False\" | \"None\" | \"[\" ws (any (ws \",\" ws any)*)? ws \"]\" | ");
     kin_reply_put(w, "\"{\" ws (any-member (ws \",\" ws any-member)*)? ws \"}\"");
     kin_reply_end_rule(w, "any");
-    kin_reply_put(w, is_python(w) ? "quoted" : "(quoted | [a-zA-Z0-9_.-]{1,64})");
-    kin_reply_put(w, " ws \":\" ws any");
+    kin_reply_put(w, "quoted ws \":\" ws any");
     kin_reply_end_rule(w, "any-member");
-    kin_text_print(w->line, ANY_NAME "\"%s\" any", after_key);
+    kin_reply_put(w, ANY_NAME "\"=\" any");
     kin_reply_end_rule(w, "parameter");
 }
 
 // ---- calls
 
-static int put_arguments(kin_reply_writer *w, const kin_json *json, const kin_reply_tool *tool, int i_tool) {
+static int put_parameters_of(kin_reply_writer *w, const kin_reply_tool *tool, int i_tool) {
+    static const char none[] = "{}";
+    kin_str schema = tool->parameters.len > 0 ? tool->parameters : (kin_str){none, sizeof none - 1};
     parameters p;
     kin_string_table wanted;
-    if (kin_string_table_init(&wanted, 16, 256) != 0) return kin_err_set(w->err, "out of memory");
-    int rc = read_parameters(&p, w, json, tool, &wanted);
+    kin_json json;
+    if (kin_json_parse(&json, schema.at, schema.len, w->err) != 0) return KIN_FAIL;
+    int rc = kin_string_table_init(&wanted, 16, 256) == 0 ? 0 : kin_err_set(w->err, "out of memory");
+    if (rc == 0) rc = read_parameters(&p, w, &json, tool, &wanted);
     if (rc == 0 && w->format->syntax == KIN_CALL_PARAMETERS)
         rc = put_parameters(w, &p, tool);
     else if (rc == 0)
         rc = p.are_any ? put_any_items(w, &p, tool, i_tool) : put_items(w, &p, tool, i_tool);
     kin_string_table_fini(&wanted);
+    kin_json_fini(&json);
     return rc;
 }
 
 static int put_call(kin_reply_writer *w, const kin_reply_tool *tool, int i_tool) {
-    static const char any[] = "{}";
-    kin_str schema = tool->parameters.len > 0 ? tool->parameters : (kin_str){any, sizeof any - 1};
-    bool has_brackets = w->format->syntax != KIN_CALL_PARAMETERS;
-    kin_json json;
-    if (kin_json_parse(&json, schema.at, schema.len, w->err) != 0) return KIN_FAIL;
+    kin_call_syntax syntax = w->format->syntax;
     put_literal(w, tool->name);
     kin_reply_put_mark(w, w->format->name_end);
-    kin_reply_put(w, has_brackets ? (is_python(w) ? "\"(\" " : "\"{\" ") : "ws ");
-    int rc = put_arguments(w, &json, tool, i_tool);
-    kin_reply_put(w, has_brackets ? (is_python(w) ? "\")\" " : "\"}\" ") : "");
-    kin_json_fini(&json);
+    if (syntax == KIN_CALL_QUOTED) return put_quoted_arguments(w, tool);
+    kin_reply_put(w, syntax == KIN_CALL_PYTHON ? "\"(\" " : "ws ");
+    int rc = put_parameters_of(w, tool, i_tool);
+    kin_reply_put(w, syntax == KIN_CALL_PYTHON ? "\")\" " : "");
     return rc;
 }
 
 int kin_reply_put_value_calls(kin_reply_writer *w) {
     const kin_reply_rules *r = w->rules;
-    if (w->format->syntax == KIN_CALL_PARAMETERS)
-        put_parameter_rules(w);
-    else
-        put_loose_rules(w);
+    switch (w->format->syntax) {
+    case KIN_CALL_PARAMETERS: put_parameter_rules(w); break;
+    case KIN_CALL_QUOTED: put_quoted_rules(w); break;
+    default: put_python_rules(w);
+    }
     kin_reply_put(w, "(");
     for (size_t i = 0; i < r->n_tools; i++) {
         kin_reply_put(w, i > 0 ? "| " : "");

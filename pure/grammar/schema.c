@@ -29,15 +29,20 @@ static int fail_build(const builder *b, const char *what) {
     return kin_err_set(b->err, "schema: %s", what);
 }
 
+static bool has_quotes(const builder *b) {
+    return b->scalars.text && b->scalars.text->quote.len > 0;
+}
+
 // ---- rules
 
 // Writes the name of a list's rule. The list is expanded.
 static int put_rule(builder *b, kin_schema_list *list, kin_text_buffer *to) {
+    list->is_text |= has_quotes(b);
     if (kin_schema_list_expand(list, &b->json, b->err) != 0) return KIN_FAIL;
     if (list->impossible) {
         kin_text_print(to, "[]");
     } else if (list->n == 0) {
-        kin_text_print(to, "%s", list->is_text ? b->scalars.text->any : "value");
+        kin_text_print(to, "%s", has_quotes(b) ? "any" : list->is_text ? b->scalars.text->any : "value");
     } else {
         uint32_t key[KIN_SCHEMA_MAX_COMBINED + 1];
         memcpy(key, list->entries, list->n * sizeof *key);
@@ -138,16 +143,62 @@ static bool has_mark(kin_str text, const char *mark) {
     return false;
 }
 
-// Appends a value. Returns false if it cannot be written as text.
+static void put_json_literal(const builder *b, const kin_json_value *value, kin_text_buffer *to) {
+    kin_text_buffer json = {0};
+    kin_json_write(&b->json, value, &json);
+    kin_schema_put_literal(kin_text_str(&json), to);
+    if (json.failed) to->failed = true;
+    kin_text_fini(&json);
+}
+
+static void put_key(const builder *b, kin_str name, kin_text_buffer *to) {
+    kin_text_buffer json = {0};
+    bool is_bare = has_quotes(b) && kin_schema_is_bare_key(name);
+    if (!is_bare) kin_json_write_string(name, &json);
+    kin_schema_put_literal(is_bare ? name : kin_text_str(&json), to);
+    if (json.failed) to->failed = true;
+    kin_text_fini(&json);
+}
+
+// Appends the expression of a value with the format's own quotes.
+static void put_quoted_value(const builder *b, const kin_json_value *value, kin_text_buffer *to) {
+    const kin_schema_text *text = b->scalars.text;
+    bool is_object = value->kind == KIN_JSON_OBJECT;
+    if (value->kind == KIN_JSON_STRING && !has_mark(value->text, text->mark)) {
+        kin_text_put(to, text->quote.at, text->quote.len);
+        kin_text_print(to, " ");
+        kin_schema_put_literal(value->text, to);
+        kin_text_print(to, " ");
+        kin_text_put(to, text->quote.at, text->quote.len);
+    } else if (is_object || value->kind == KIN_JSON_ARRAY) {
+        kin_text_print(to, is_object ? "\"{\"" : "\"[\"");
+        for (const kin_json_value *v = kin_json_first(&b->json, value); v; v = kin_json_next(&b->json, v)) {
+            kin_text_print(to, " ");
+            if (is_object) put_key(b, v->key, to);
+            kin_text_print(to, is_object ? " \":\" " : "");
+            put_quoted_value(b, v, to);
+            kin_text_print(to, v->next ? " \",\"" : "");
+        }
+        kin_text_print(to, is_object ? " \"}\"" : " \"]\"");
+    } else {
+        put_json_literal(b, value, to);
+    }
+}
+
+// Appends the expression of a value. Returns false if it cannot be written as text.
 static bool put_value(const builder *b, const kin_schema_list *list, const kin_json_value *value, kin_text_buffer *to) {
     bool is_plain = list->is_text && value->kind == KIN_JSON_STRING;
     bool is_bare = value->kind == KIN_JSON_NUMBER || value->kind == KIN_JSON_TRUE || value->kind == KIN_JSON_FALSE;
+    if (has_quotes(b)) {
+        put_quoted_value(b, value, to);
+        return true;
+    }
     if (list->is_text && !is_plain && (is_bare || b->scalars.text->only_strings)) return false;
     if (is_plain && has_mark(value->text, b->scalars.text->mark)) return false;
     if (is_plain)
-        kin_text_put(to, value->text.at, value->text.len);
+        kin_schema_put_literal(value->text, to);
     else
-        kin_json_write(&b->json, value, to);
+        put_json_literal(b, value, to);
     return true;
 }
 
@@ -157,15 +208,10 @@ static int put_values(builder *b, const kin_schema_list *list, const kin_schema_
     kin_text_print(b->out, "[]"); // followed by the alternatives
     for (const kin_json_value *v = is_const ? values : kin_json_first(&b->json, values); v;
          v = is_const ? NULL : kin_json_next(&b->json, v)) {
-        kin_text_buffer json = {0};
+        size_t len = b->out->len;
         if (kin_schema_value_fits(&b->json, list, facts, v, &fits, b->err) != 0) return KIN_FAIL;
-        if (!fits) continue;
-        if (put_value(b, list, v, &json)) {
-            kin_text_print(b->out, " | ");
-            kin_schema_put_literal(kin_text_str(&json), b->out);
-        }
-        if (json.failed) b->out->failed = true;
-        kin_text_fini(&json);
+        kin_text_print(b->out, " | ");
+        if (!fits || !put_value(b, list, v, b->out)) b->out->len = len;
     }
     kin_text_print(b->out, "\n");
     return 0;
@@ -209,12 +255,8 @@ static int check_n_properties(builder *b, const kin_schema_list *list, const obj
 static int put_properties(builder *b, const kin_schema_list *list, const object *o) {
     for (size_t i = 0; i < o->n; i++) {
         kin_schema_list property;
-        kin_text_buffer key = {0};
-        kin_json_write_string(o->names[i], &key);
         kin_text_print(b->out, "s%u-p%zu ::= ", o->rule, i);
-        kin_schema_put_literal((kin_str){key.at, key.len}, b->out);
-        if (key.failed) b->out->failed = true;
-        kin_text_fini(&key);
+        put_key(b, o->names[i], b->out);
         kin_text_print(b->out, " ws \":\" ws ");
         if (kin_schema_property(&b->json, list, o->names[i], &property, b->err) != 0 || put_rule(b, &property, b->out) != 0)
             return KIN_FAIL;
@@ -253,9 +295,26 @@ static void put_object_line(builder *b, const kin_schema_list *list, const objec
     kin_text_print(b->out, ") ws)%s \"}\"\n", may_be_empty ? "?" : "");
 }
 
+// Writes a rule for the keys of other properties: of schemas, if their list has any, else any but those of the object. Sorts the
+// object's names, which are no longer needed in order.
+static int put_keys(builder *b, object *o) {
+    kin_text_buffer name = {0};
+    int rc = 0;
+    kin_text_print(&name, "s%u-k", o->rule);
+    if (!name.failed && o->keys.n == 0) {
+        kin_schema_put_other_keys(name.at, o->names, o->n, has_quotes(b), b->out);
+    } else if (!name.failed) {
+        kin_text_print(b->out, "%s ::= ", name.at);
+        rc = put_rule(b, &o->keys, b->out);
+        kin_text_print(b->out, "\n");
+    }
+    if (name.failed) b->out->failed = true;
+    kin_text_fini(&name);
+    return rc;
+}
+
 static int put_object(builder *b, const kin_schema_list *list, uint32_t rule) {
     object o = {.rule = rule};
-    kin_text_buffer name = {0};
     if (kin_schema_others(&b->json, list, &o.others_allowed, &o.others, b->err) != 0) return KIN_FAIL;
     if (kin_schema_names(&b->json, list, &o.names, &o.n, b->err) != 0) return KIN_FAIL;
     int rc = kin_schema_keys(&b->json, list, o.n, &o.keys, b->err);
@@ -263,16 +322,7 @@ static int put_object(builder *b, const kin_schema_list *list, uint32_t rule) {
     if (rc == 0) rc = put_properties(b, list, &o);
     if (rc == 0) rc = put_rests(b, list, &o);
     if (rc == 0) put_object_line(b, list, &o);
-    kin_text_print(&name, "s%u-k", rule);
-    if (name.failed) b->out->failed = true;
-    if (rc == 0 && o.others_allowed && o.keys.n > 0) {
-        kin_text_print(b->out, "%s ::= ", name.failed ? "" : name.at);
-        rc = put_rule(b, &o.keys, b->out);
-        kin_text_print(b->out, "\n");
-    } else if (rc == 0 && o.others_allowed && !name.failed) {
-        kin_schema_put_other_keys(name.at, o.names, o.n, b->out); // sorts the names, which are no longer needed in order
-    }
-    kin_text_fini(&name);
+    if (rc == 0 && o.others_allowed) rc = put_keys(b, &o);
     free(o.names);
     return rc;
 }
@@ -316,11 +366,11 @@ static void put_types_line(builder *b, const kin_schema_facts *facts, unsigned t
     if (types & KIN_TYPE_OBJECT && facts->has_object_words)
         kin_text_print(b->out, " | s%u-o", rule);
     else if (types & KIN_TYPE_OBJECT)
-        kin_text_print(b->out, " | object");
+        kin_text_print(b->out, has_quotes(b) ? " | any-object" : " | object");
     if (types & KIN_TYPE_ARRAY && facts->has_array_words)
         kin_text_print(b->out, " | s%u-a", rule);
     else if (types & KIN_TYPE_ARRAY)
-        kin_text_print(b->out, " | array");
+        kin_text_print(b->out, has_quotes(b) ? " | any-array" : " | array");
     if (strings.len > 0) {
         kin_text_print(b->out, " | ");
         kin_text_put(b->out, strings.at, strings.len);
@@ -338,7 +388,8 @@ static int put_types(builder *b, const kin_schema_list *list, const kin_schema_f
     kin_text_buffer strings = {0}, numbers = {0};
     unsigned types = facts->types;
     int rc = 0;
-    if (list->is_text) types &= b->scalars.text->only_strings ? KIN_TYPE_STRING : ~(KIN_TYPE_NUMBER | KIN_TYPE_BOOLEAN);
+    if (list->is_text && !has_quotes(b))
+        types &= b->scalars.text->only_strings ? KIN_TYPE_STRING : ~(KIN_TYPE_NUMBER | KIN_TYPE_BOOLEAN);
     if (types & KIN_TYPE_OBJECT && facts->has_object_words) rc = put_object(b, list, rule);
     if (rc == 0 && types & KIN_TYPE_ARRAY && facts->has_array_words) rc = put_array(b, list, facts, rule);
     if (rc == 0 && types & KIN_TYPE_STRING) rc = kin_schema_put_string(&b->scalars, list, facts, &strings);

@@ -31,16 +31,21 @@ typedef struct kin_schema_list {
     kin_text_buffer *relaxed;                  // NULL: an unsupported keyword is an error. Else it is ignored, and named there
 } kin_schema_list;
 
-// The form of a value between marks: a string is plain text; null, objects and arrays are JSON. Numbers and
-// booleans are left out, because the reader takes them for strings (parameter.h). Holds for the value itself, not for what it
-// contains.
+// The form of a value that is not JSON.
+//
+// Between marks (without `quote`): a string is plain text; null, objects and arrays are JSON. Numbers and booleans are left out,
+// because the reader takes them for strings (parameter.h). Holds for the value itself, not for what it contains.
+//
+// With `quote`: a value is as in JSON, and so is all that it contains, but a string is plain text between two quotes of the
+// format's own, and keys have no quotes. A key that is not possible without, and a string with the mark in it, are JSON's.
 typedef struct kin_schema_text {
-    const char *any;   // the rule of any text; ANY-no-json: of one that does not look like an object or an array
-    kin_str any_body;  // the expression of that rule
-    const char *mark;  // behind the text. A string with a pattern or a format has neither its first byte nor quotes, backslashes
-                       // and control characters
-    bool only_strings; // the reader knows that the value is a string
-    bool reads_json;   // a text that is an object or an array becomes one, so strings must not look like that
+    const char *any;    // the rule of any text; ANY-no-json: of one that does not look like an object or an array
+    kin_str any_body;   // the expression of that rule
+    const char *mark;   // behind the text, which does not contain it
+    bool mark_is_token; // the mark is a control token, so it cannot be in text, which may have any characters then
+    bool only_strings;  // the reader knows that the value is a string
+    bool reads_json;    // a text that is an object or an array becomes one, so strings must not look like that
+    kin_str quote;      // empty, or the expression of a quote. Rules `any`, `any-object` and `any-array` exist then
 } kin_schema_text;
 
 enum { // types as bits

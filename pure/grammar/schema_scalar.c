@@ -117,7 +117,7 @@ static int put_pattern_ahead(kin_schema_scalars *s, const kin_schema_list *list,
                              kin_text_buffer *to) {
     kin_text_buffer one = {0};
     kin_err why;
-    int rc = kin_schema_put_pattern(pattern->text, true, &one, &why);
+    int rc = kin_schema_put_pattern(pattern->text, list->is_text ? KIN_SPELLING_TEXT : KIN_SPELLING_JSON_ONCE, &one, &why);
     if (rc != 0) {
         rc = relax(s, list, pattern, why.text);
         *is_last = false;
@@ -131,24 +131,30 @@ static int put_pattern_ahead(kin_schema_scalars *s, const kin_schema_list *list,
     return rc;
 }
 
-// Writes all keywords of the string behind what `all` has, as one expression. *is_open: no supported keyword is left.
+// Writes all keywords of the string behind what `all` has: as one expression, or in plain text as look-aheads. *is_open: no
+// supported keyword is left.
 static int put_keywords(kin_schema_scalars *s, const kin_schema_list *list, const kin_schema_facts *facts, kin_text_buffer *all,
                         bool *is_open) {
+    bool is_text = list->is_text;
     bool has_last = false; // the last pattern is not a look-ahead but the expression itself, which saves an automaton
     size_t len = all->len;
     int rc = 0;
     if (has_length(facts)) {
         kin_text_print(all, "&(");
-        put_length(facts, "one", all);
+        put_length(facts, is_text ? "[^\\x00]" : "one", all);
         kin_text_print(all, " $) ");
     }
     for (int i = 0; i < facts->n_patterns && rc == 0; i++) {
-        has_last = i + 1 == facts->n_patterns;
+        has_last = i + 1 == facts->n_patterns && !is_text;
         rc = put_pattern_ahead(s, list, facts->patterns[i], &has_last, all);
     }
-    if (facts->format) kin_schema_put_format(facts->format->text, all);
+    if (facts->format) {
+        kin_text_print(all, is_text ? "&(" : "");
+        kin_schema_put_format(facts->format->text, all);
+        kin_text_print(all, is_text ? " $) " : "");
+    }
     *is_open = all->len == len;
-    if (!has_last && !facts->format) kin_text_print(all, "one*");
+    if (!has_last && !facts->format && !is_text) kin_text_print(all, "one*");
     return rc;
 }
 
@@ -173,31 +179,29 @@ static int put_combined(kin_schema_scalars *s, const kin_schema_list *list, cons
     return rc;
 }
 
-// Plain text of which only the length is limited.
-static void put_text_of_length(const kin_schema_scalars *s, const kin_schema_facts *facts, kin_text_buffer *all) {
-    if (s->text->reads_json) kin_text_print(all, "&((\"\" | [^{[ \\t\\r\\n] [^\\x00]*) $) ");
-    kin_text_print(all, "&(");
-    put_length(facts, "[^\\x00]", all);
-    kin_text_print(all, " $) ");
-    kin_text_put(all, s->text->any_body.at, s->text->any_body.len);
+// Appends "[^...]", a character that does not begin the mark.
+static void put_other(const kin_schema_scalars *s, kin_text_buffer *to) {
+    if (s->text->mark_is_token)
+        kin_text_print(to, "[^\\x00]");
+    else
+        kin_text_print(to, "[^\\x00\\x%02X]", (unsigned char)s->text->mark[0]);
 }
 
-// Plain text with a pattern or a format: what JSON writes without escapes, so the expressions for JSON hold for it.
-static int put_text_of_pattern(kin_schema_scalars *s, const kin_schema_list *list, const kin_schema_facts *facts,
-                               kin_text_buffer *all, bool *is_open) {
-    if (s->text->reads_json) kin_text_print(all, "&((\"\" | [^{[ \\t] one*) $) ");
-    kin_text_print(all, "&([^\"\\\\\\x00-\\x1F\\x%02X]* $) ", (unsigned char)s->text->mark[0]);
-    return put_keywords(s, list, facts, all, is_open);
+// A length without other keywords as a repetition, which needs no automaton.
+static void put_counted(const kin_schema_scalars *s, const kin_schema_facts *facts, kin_text_buffer *line) {
+    kin_text_buffer other = {0};
+    put_other(s, &other);
+    put_length(facts, other.failed ? "" : other.at, line);
+    if (other.failed) line->failed = true;
+    kin_text_fini(&other);
 }
 
-// If the text may be any, it is; else a length is observed without the first byte of the mark, which needs no automaton.
+// The keywords cannot be observed: the text may be any. A length alone is observed if it must be.
 static int fall_back(kin_schema_scalars *s, const kin_schema_list *list, const kin_schema_facts *facts, kin_text_buffer *line) {
     static const char why[] = "not possible in plain text, or its automaton is too large";
     const kin_json_value *word = first_keyword(facts);
-    char others[16];
     if (!word && !list->relaxed) {
-        snprintf(others, sizeof others, "[^\\x%02X]", (unsigned char)s->text->mark[0]);
-        put_length(facts, others, line);
+        put_counted(s, facts, line);
         return 0;
     }
     int rc = relax(s, list, word ? word : kin_schema_at(s->json, list, 0), why);
@@ -205,23 +209,55 @@ static int fall_back(kin_schema_scalars *s, const kin_schema_list *list, const k
     return rc;
 }
 
+// Writes a rule for the look-aheads and any text behind them; if it is too large, for text without the first byte of the mark,
+// unless only the length is limited.
+static trial put_text_rule(kin_schema_scalars *s, const kin_schema_facts *facts, kin_text_buffer *all, kin_text_buffer *line) {
+    size_t len = all->len, line_len = line->len;
+    kin_text_put(all, s->text->any_body.at, s->text->any_body.len);
+    trial result = all->failed ? IS_TOO_LARGE : put_rule_with_ahead(s, all, line);
+    if (result != IS_TOO_LARGE || !first_keyword(facts) || all->failed) return result;
+    line->len = line_len;
+    all->len = len;
+    put_other(s, all);
+    kin_text_print(all, "*");
+    return put_rule_with_ahead(s, all, line);
+}
+
 static int put_text(kin_schema_scalars *s, const kin_schema_list *list, const kin_schema_facts *facts, kin_text_buffer *line) {
-    bool only_length = facts->n_patterns == 0 && !facts->format, is_open = only_length && !has_length(facts);
     kin_text_buffer all = {0};
-    int rc = 0;
-    if (only_length)
-        put_text_of_length(s, facts, &all);
-    else
-        rc = put_text_of_pattern(s, list, facts, &all, &is_open);
-    if (all.failed) line->failed = true;
+    bool is_open;
+    if (s->text->reads_json) kin_text_print(&all, "&((\"\" | [^{[ \\t\\r\\n] [^\\x00]*) $) ");
+    int rc = put_keywords(s, list, facts, &all, &is_open);
     size_t len = line->len;
     if (rc == 0 && is_open) {
         kin_text_print(line, s->text->reads_json ? "%s-no-json" : "%s", s->text->any);
-    } else if (rc == 0 && !all.failed && put_rule_with_ahead(s, &all, line) != FITS) {
-        line->len = len;
-        rc = fall_back(s, list, facts, line);
+    } else if (rc == 0 && !first_keyword(facts) && s->text->mark_is_token && !s->text->reads_json) {
+        put_counted(s, facts, line);
+    } else if (rc == 0) {
+        trial result = put_text_rule(s, facts, &all, line);
+        bool is_as_json = result == IS_EMPTY && s->text->quote.len > 0; // no string is valid, and the line says so
+        if (result != FITS && !is_as_json) {
+            line->len = len;
+            rc = fall_back(s, list, facts, line);
+        }
     }
+    if (all.failed) line->failed = true;
     kin_text_fini(&all);
+    return rc;
+}
+
+static void put_quote(const kin_schema_scalars *s, kin_text_buffer *line) {
+    kin_text_print(line, " ");
+    kin_text_put(line, s->text->quote.at, s->text->quote.len);
+    kin_text_print(line, " ");
+}
+
+static int put_text_and_quotes(kin_schema_scalars *s, const kin_schema_list *list, const kin_schema_facts *facts,
+                               kin_text_buffer *line) {
+    bool has_quote = s->text->quote.len > 0;
+    if (has_quote) put_quote(s, line);
+    int rc = put_text(s, list, facts, line);
+    if (has_quote) put_quote(s, line);
     return rc;
 }
 
@@ -231,7 +267,7 @@ int kin_schema_put_string(kin_schema_scalars *s, const kin_schema_list *list, co
     bool is_single = n == 1 && (facts->n_patterns == 0 || !kin_schema_pattern_has_lookaround(facts->patterns[0]->text));
     size_t len = line->len;
     kin_err why;
-    if (list->is_text) return put_text(s, list, facts, line);
+    if (list->is_text) return put_text_and_quotes(s, list, facts, line);
     if (n == 0) {
         kin_text_print(line, "string");
         return 0;
@@ -240,7 +276,7 @@ int kin_schema_put_string(kin_schema_scalars *s, const kin_schema_list *list, co
     if (!is_single) {
         rc = put_combined(s, list, facts, line);
     } else if (facts->n_patterns == 1) {
-        if (kin_schema_put_pattern(facts->patterns[0]->text, false, line, &why) != 0) {
+        if (kin_schema_put_pattern(facts->patterns[0]->text, KIN_SPELLING_JSON, line, &why) != 0) {
             line->len = len;
             if (relax(s, list, facts->patterns[0], why.text) != 0) return KIN_FAIL;
             kin_text_print(line, "string");

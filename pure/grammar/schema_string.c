@@ -102,13 +102,20 @@ static void put_escaped(char c, kin_text_buffer *gbnf) {
     kin_text_fini(&json);
 }
 
-// Writes the set as a class of unescaped characters, and as escapes.
-static void put_set(const char_set *set, kin_text_buffer *gbnf) {
+// Writes the set as a class of unescaped characters, and in JSON as escapes.
+static void put_set(const char_set *set, kin_schema_spelling spelling, kin_text_buffer *gbnf) {
+    typedef struct range {
+        uint32_t lo, hi;
+    } range;
+    static const range in_text[] = {{0x01, 0xd7ff}, {0xe000, 0x10ffff}};
+    static const range in_json[] = {{0x20, 0x21}, {0x23, 0x5b}, {0x5d, 0xd7ff}, {0xe000, 0x10ffff}};
+    bool is_text = spelling == KIN_SPELLING_TEXT;
+    const range *raw = is_text ? in_text : in_json;
+    size_t n_raw = is_text ? sizeof in_text / sizeof *in_text : sizeof in_json / sizeof *in_json;
     uint32_t most = set->ascii_only ? 0x7f : 0x10ffff;
     kin_text_print(gbnf, "([");
     for (int i = 0; i < set->n; i++) {
-        static const struct { uint32_t lo, hi; } raw[] = {{0x20, 0x21}, {0x23, 0x5b}, {0x5d, 0xd7ff}, {0xe000, 0x10ffff}};
-        for (size_t k = 0; k < sizeof raw / sizeof *raw; k++) {
+        for (size_t k = 0; k < n_raw; k++) {
             uint32_t lo = set->ranges[i].lo > raw[k].lo ? set->ranges[i].lo : raw[k].lo;
             uint32_t hi = set->ranges[i].hi < raw[k].hi ? set->ranges[i].hi : raw[k].hi;
             if (hi > most) hi = most;
@@ -116,7 +123,7 @@ static void put_set(const char_set *set, kin_text_buffer *gbnf) {
         }
     }
     kin_text_print(gbnf, "]");
-    for (uint32_t c = 0; c < 0x60; c++) {
+    for (uint32_t c = 0; c < 0x60 && !is_text; c++) {
         if ((c >= 0x20 && c != '"' && c != '\\') || !has(set, c)) continue;
         kin_text_print(gbnf, " | ");
         put_escaped((char)c, gbnf);
@@ -130,7 +137,8 @@ typedef struct parser {
     kin_str pattern;
     const char *at, *end;
     int nesting;
-    const char *any; // name of the rule for one character
+    kin_schema_spelling spelling;
+    const char *any; // the expression for one character
     int ahead;       // nesting level of the alternatives of a look-ahead; -1: none
     bool widens;     // in a negative look-ahead, which must exclude everything that any engine might match
     kin_text_buffer *gbnf;
@@ -352,7 +360,7 @@ static int parse_atom(parser *p) {
         if (parse_char(p, &set, &c) != 0) return KIN_FAIL;
         if (c != UINT32_MAX) add_characters(&set, c, c);
     }
-    put_set(&set, p->gbnf);
+    put_set(&set, p->spelling, p->gbnf);
     return 0;
 }
 
@@ -390,7 +398,7 @@ static int parse_sequence(parser *p) {
         bool is_last = p->end - p->at == 1 || p->at[1] == '|' || (is_ahead && p->at[1] == ')');
         if (is_whole && *p->at == '$' && is_last) return p->at++, 0;
         if (is_ahead && *p->at == '$' && is_last) { // in Python $ also matches before a line end
-            kin_text_print(p->gbnf, p->widens ? " \"\\\\n\"? $" : " $");
+            kin_text_print(p->gbnf, !p->widens ? " $" : p->spelling == KIN_SPELLING_TEXT ? " \"\\n\"? $" : " \"\\\\n\"? $");
             p->at++;
             return 0;
         }
@@ -417,11 +425,13 @@ bool kin_schema_pattern_has_lookaround(kin_str pattern) {
     return false;
 }
 
-int kin_schema_put_pattern(kin_str pattern, bool in_rule, kin_text_buffer *gbnf, kin_err *err) {
+int kin_schema_put_pattern(kin_str pattern, kin_schema_spelling spelling, kin_text_buffer *gbnf, kin_err *err) {
+    static const char *const any[] = {"char", "one", "[^\\x00]"}; // by spelling
     parser p = {.pattern = pattern,
                 .at = pattern.at,
                 .end = pattern.at + pattern.len,
-                .any = in_rule ? "one" : "char",
+                .spelling = spelling,
+                .any = any[spelling],
                 .ahead = -1,
                 .gbnf = gbnf,
                 .err = err};
@@ -479,8 +489,19 @@ static bool can_be_written(kin_str key) {
     return true;
 }
 
+#define NOT_BARE "\\x00- \\x7F,:=()\\[\\]{}\"'<\\\\" // in a class
+
+bool kin_schema_is_bare_key(kin_str key) {
+    for (size_t i = 0; i < key.len; i++) {
+        if ((uint8_t)key.at[i] <= ' ' || memchr("\x7F,:=()[]{}\"'<\\", key.at[i], 14)) return false;
+    }
+    return key.len > 0;
+}
+
 typedef struct key_rules {
     const char *name;
+    const char *forbidden, *more, *end; // of a class; how often others may follow; the end of the key
+    bool is_bare;
     unsigned n_rules;
     kin_text_buffer *gbnf;
 } key_rules;
@@ -490,12 +511,13 @@ typedef struct key_rules {
 static void put_key_rule(key_rules *r, const kin_str *keys, size_t n, size_t at, unsigned rule) {
     kin_text_buffer line = {0};
     bool is_key = n > 0 && keys[0].len == at; // the shortest one is first
-    kin_text_print(&line, "%s-%u ::= [^\"\\\\\\x00-\\x1F", r->name, rule);
+    kin_text_print(&line, "%s-%u ::= [^%s", r->name, rule, r->forbidden);
     for (size_t i = is_key; i < n; i++) {
         int len = kin_utf8_len(keys[i].at + at, keys[i].len - at);
         kin_text_print(&line, "\\U%08X", kin_utf8_get(keys[i].at + at, len));
     }
-    kin_text_print(&line, "] [^\"\\\\\\x00-\\x1F]* \"\\\"\"%s", is_key ? "" : " | \"\\\"\"");
+    kin_text_print(&line, "] [^%s]%s %s", r->forbidden, r->more, r->end);
+    if (!is_key && (at > 0 || !r->is_bare)) kin_text_print(&line, " | %s", r->end);
     for (size_t i = is_key, end; i < n; i = end) {
         size_t len = (size_t)kin_utf8_len(keys[i].at + at, keys[i].len - at);
         for (end = i + 1; end < n && keys[end].len >= at + len && memcmp(keys[end].at + at, keys[i].at + at, len) == 0;) end++;
@@ -511,12 +533,17 @@ static void put_key_rule(key_rules *r, const kin_str *keys, size_t n, size_t at,
     kin_text_fini(&line);
 }
 
-void kin_schema_put_other_keys(const char *name, kin_str *keys, size_t n, kin_text_buffer *gbnf) {
+void kin_schema_put_other_keys(const char *name, kin_str *keys, size_t n, bool is_bare, kin_text_buffer *gbnf) {
     enum { MAX_LENGTH = 256 }; // length of a key that is excluded byte by byte
-    key_rules r = {.name = name, .gbnf = gbnf};
+    key_rules r = {.name = name,
+                   .forbidden = is_bare ? NOT_BARE : "\"\\\\\\x00-\\x1F",
+                   .more = is_bare ? "{0,63}" : "*",
+                   .end = is_bare ? "\"\"" : "\"\\\"\"",
+                   .is_bare = is_bare,
+                   .gbnf = gbnf};
     size_t n_kept = 0, most = 0;
     for (size_t i = 0; i < n; i++) {
-        if (!can_be_written(keys[i])) continue;
+        if (is_bare ? !kin_schema_is_bare_key(keys[i]) : !can_be_written(keys[i])) continue;
         if (keys[i].len > most) most = keys[i].len;
         keys[n_kept++] = keys[i];
     }
@@ -525,6 +552,6 @@ void kin_schema_put_other_keys(const char *name, kin_str *keys, size_t n, kin_te
         kin_text_print(gbnf, "%s ::= []\n", name);
         return;
     }
-    kin_text_print(gbnf, "%s ::= \"\\\"\" %s-0\n", name, name);
+    kin_text_print(gbnf, "%s ::= %s %s-0\n", name, r.end, name); // the end is as the beginning
     put_key_rule(&r, keys, n_kept, 0, 0);
 }

@@ -25,15 +25,23 @@ void kin_schema_put_builtins(kin_text_buffer *gbnf);
 // Writes bytes, which must be UTF-8, as a GBNF literal.
 void kin_schema_put_literal(kin_str text, kin_text_buffer *gbnf);
 
-// Writes the text between the quotes of a JSON string that matches the pattern. Fails with a sentence about the pattern.
-// in_rule: it is part of a rule with look-ahead, in which each character has only one spelling (the rule `one`).
-int kin_schema_put_pattern(kin_str pattern, bool in_rule, kin_text_buffer *gbnf, kin_err *err);
-// True for a pattern that may have look-ahead: pass in_rule then.
+// How the characters of a string are written.
+typedef enum kin_schema_spelling {
+    KIN_SPELLING_JSON,      // between the quotes of a JSON string (the rule `char`)
+    KIN_SPELLING_JSON_ONCE, // the same within a rule with look-ahead, where each character has only one spelling (the rule `one`)
+    KIN_SPELLING_TEXT,      // as they are, but for NUL
+} kin_schema_spelling;
+
+// Writes the strings that match the pattern. Fails with a sentence about the pattern.
+int kin_schema_put_pattern(kin_str pattern, kin_schema_spelling spelling, kin_text_buffer *gbnf, kin_err *err);
+// True for a pattern that may have look-ahead, which KIN_SPELLING_JSON cannot express.
 bool kin_schema_pattern_has_lookaround(kin_str pattern);
 
 // Writes the same for a format; returns false if the format does not constrain the string.
 bool kin_schema_put_format(kin_str format, kin_text_buffer *gbnf);
 
 // Writes the rules NAME, NAME-1, ...: a key without escapes, with its quotes, that is not one of keys [n]. A key that needs
-// escapes is never generated, so it need not be excluded.
-void kin_schema_put_other_keys(const char *name, kin_str *keys, size_t n, kin_text_buffer *gbnf);
+// escapes is never generated, so it need not be excluded. is_bare: a key without quotes.
+void kin_schema_put_other_keys(const char *name, kin_str *keys, size_t n, bool is_bare, kin_text_buffer *gbnf);
+// True if the key may stand without quotes before a colon (kin_schema_text's `quote`): no spaces, brackets, quotes and such.
+bool kin_schema_is_bare_key(kin_str key);

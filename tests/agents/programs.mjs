@@ -102,9 +102,7 @@ export const programs = {
       ];
     },
   },
-  // Its tools have arguments that kin's grammar takes only as JSON in gemma 4's calls: objects with a schema, and strings with a length.
   cline: {
-    skips: ['gemma 4'],
     start: ({ url, home, task }) => ({
       before: ['auth', '-p', 'openai', '-k', 'none', '-m', 'scripted', '-b', `${url}/v1`],
       args: ['-P', 'openai', '-m', 'scripted', '--json', task],
