@@ -154,10 +154,30 @@ static void a_function_whose_full_name_is_too_long_is_left_out(void **state) {
            "{" HI ",'parallel_tool_calls':true,'tools':[" CHAT_S_G "]}");
 }
 
+#define USER "{'role':'user','content':'Hi'}"
+#define ITEM_TOOLS(tools) "{'type':'additional_tools','role':'developer','id':'at','tools':[" tools "]}"
+#define SPACE_OF_CUSTOM "{'type':'namespace','name':'n','tools':[" CUSTOM "]}"
+
+// As newer models of Codex do: the body's list is empty, or has only those that are not in the items.
+static void items_of_the_input_may_bring_tools(void **state) {
+    (void)state;
+    expect("{'input':[" ITEM_TOOLS(SPACE ",{'type':'web_search'}") "," USER "],'tools':[]}",
+           "{" HI ",'parallel_tool_calls':true,'tools':[" CHAT_S_G "]}");
+    expect("{'input':[" ITEM_TOOLS(F "," G) "," USER ",{'type':'tool_search_call','call_id':'c'},{'type':'tool_search_output',"
+                                            "'call_id':'c','tools':[" SPACE "," G "]}],'tools':[" G "]}",
+           "{" HI ",'parallel_tool_calls':true,'tools':[" CHAT_G "," CHAT_F "," CHAT_S_G "]}");
+    expect("{'input':[" ITEM_TOOLS(F "," G) "," USER "],'tool_choice':{'type':'allowed_tools','mode':'auto','tools':[{'type':"
+                                            "'function','name':'g'}]}}",
+           "{" HI ",'parallel_tool_calls':true,'tools':[" CHAT_G "],'tool_choice':'auto'}");
+    expect("{'input':[{'type':'additional_tools','role':'developer'}," USER "]}", "{" HI "}");
+    refuse("{'input':[" USER "," ITEM_TOOLS("{'type':'function'}") "]}", 400, "input[1].tools[0].name", "is required");
+    refuse("{'input':[" USER ",{'type':'additional_tools','tools':7}]}", 400, "input[1].tools", "array");
+}
+
 // Of tools that no model is told, too, because each is compared with each that is allowed.
 static void more_tools_than_a_request_may_have_are_refused(void **state) {
     (void)state;
-    enum { N = 1025 };
+    enum { N = 1025, N_ITEMS = 5 };
     static const char
         one[] = "{'type':'x'},",
         *const forms[] = {
@@ -175,6 +195,16 @@ static void more_tools_than_a_request_may_have_are_refused(void **state) {
     }
     free(many);
     free(body);
+    kin_text_buffer items = {0}; // of all items together
+    kin_text_print(&items, "{'input':[");
+    for (int i = 0; i < N_ITEMS; i++) {
+        kin_text_print(&items, "%s{'type':'additional_tools','tools':[", i > 0 ? "," : "");
+        for (int k = 0; k < 250; k++) kin_text_print(&items, "%s{'type':'function','name':'f%d_%d'}", k > 0 ? "," : "", i, k);
+        kin_text_print(&items, "]}");
+    }
+    kin_text_print(&items, "]}");
+    refuse(items.at, 400, "input[4].tools", "more than 1024 tools");
+    kin_text_fini(&items);
 }
 
 static void what_is_missing_wrong_or_stored_elsewhere_is_named(void **state) {
@@ -390,6 +420,10 @@ static void calls_have_the_names_that_the_client_knows(void **state) {
                 ITEM("'type':'function_call','call_id':'id_s__g','name':'s__g','arguments':'{}'"));
     expect_json(output_of(SPACE "," CUSTOM, "patch", "{\"input\":", "\"a\\nb\"}"),
                 ITEM("'type':'custom_tool_call','call_id':'id_patch','name':'patch','input':'a\\nb'"));
+    expect_json(output_of(SPACE "," SPACE_OF_CUSTOM, "n__patch", "{\"input\":\"a\"}", NULL),
+                ITEM("'type':'custom_tool_call','call_id':'id_n__patch','namespace':'n','name':'patch','input':'a'"));
+    expect_json(output_of("],'input':[" USER "," ITEM_TOOLS(SPACE) "],'user':['u'", "s__g", "{}", NULL),
+                ITEM("'type':'function_call','call_id':'id_s__g','namespace':'s','name':'g','arguments':'{}'"));
     expect_json(output_of(CUSTOM, "patch", "{\"input\":7}", NULL),
                 ITEM("'type':'custom_tool_call','call_id':'id_patch','name':'patch','input':''"));
 }
@@ -561,6 +595,7 @@ int main(void) {
         cmocka_unit_test(reasoning_text_and_calls_in_a_row_are_one_message),
         cmocka_unit_test(functions_are_tools_and_others_are_left_out),
         cmocka_unit_test(namespaces_and_custom_tools_are_functions_for_the_model),
+        cmocka_unit_test(items_of_the_input_may_bring_tools),
         cmocka_unit_test(more_tools_than_a_request_may_have_are_refused),
         cmocka_unit_test(a_function_whose_full_name_is_too_long_is_left_out),
         cmocka_unit_test(what_is_missing_wrong_or_stored_elsewhere_is_named),

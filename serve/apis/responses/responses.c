@@ -9,7 +9,10 @@
 typedef struct translation {
     kin_fields body;
     json_t *chat, *messages;
-    kin_chat_turn turn; // of the assistant, not yet a message
+    json_t *tools;         // all that the request defines: of the body, and of items of the input
+    json_t *told, *names;  // functions for the model; the names of all that were considered, as keys
+    const json_t *allowed; // borrowed: those that the tool choice allows; NULL: all
+    kin_chat_turn turn;    // of the assistant, not yet a message
 } translation;
 
 // ---- content
@@ -109,6 +112,11 @@ static bool ends_with(const char *text, const char *end) {
     return n >= n_end && strcmp(text + n - n_end, end) == 0;
 }
 
+// True for an item that brings tools: those of newer models of Codex, and those that a search has found.
+static bool has_tools(const kin_fields *item) {
+    return kin_fields_is(item, "type", "additional_tools") || kin_fields_is(item, "type", "tool_search_output");
+}
+
 static int add_item(translation *t, const kin_fields *item, kin_api_error *err) {
     const json_t *type;
     if (kin_fields_get(item, "type", KIN_FIELD_STRING, &type, err) != 0) return KIN_FAIL;
@@ -121,6 +129,7 @@ static int add_item(translation *t, const kin_fields *item, kin_api_error *err) 
         return add_call_output(t, item, err);
     if (strcmp(name, "item_reference") == 0)
         return kin_fields_wrong(item, "type", err, 400, "responses are not stored: send the items themselves");
+    if (has_tools(item)) return 0; // add_tools reads them
     // Skips calls of tools that OpenAI's servers run: a conversation begun there can continue here without them.
     if (ends_with(name, "_call") || ends_with(name, "_call_output")) return 0;
     return kin_fields_wrong(item, "type", err, 400, "'%.40s' is not supported", name);
@@ -181,66 +190,80 @@ static bool is_allowed(const json_t *allowed, const json_t *space, const json_t 
     return !allowed;
 }
 
-static int add_function(const kin_fields *tool, const json_t *space, json_t *tools, kin_api_error *err) {
+// Adds a function or a custom tool if it is allowed and the first of its name, and if that, together with its namespace's (NULL:
+// none), is not too long for the model.
+static int add_function(translation *t, const kin_fields *tool, const json_t *space, kin_api_error *err) {
     static const char *const names[] = {"description", "parameters", "strict", NULL};
     const json_t *name, *parameters;
     if (kin_fields_need(tool, "name", KIN_FIELD_STRING, &name, err) != 0) return KIN_FAIL;
     if (kin_fields_get(tool, "parameters", KIN_FIELD_OBJECT, &parameters, err) != 0) return KIN_FAIL;
+    json_t *full_name = kin_responses_full_name(space, name);
+    const char *key = json_string_value(full_name);
+    bool is_left_out = (space && json_string_length(full_name) > KIN_REQUEST_MAX_TOOL_NAME) || json_object_get(t->names, key);
+    if (!is_left_out) json_object_set_new(t->names, key, json_true());
+    if (is_left_out || !is_allowed(t->allowed, space, name)) {
+        json_decref(full_name);
+        return 0;
+    }
     json_t *function = json_object(), *made = json_object();
-    json_object_set_new(function, "name", kin_responses_full_name(space, name));
+    json_object_set_new(function, "name", full_name);
     kin_fields_copy(tool, names, function);
     if (kin_fields_is(tool, "type", "custom")) json_object_set_new(function, "parameters", kin_responses_custom_parameters());
     json_object_set_new(made, "type", json_string("function"));
     json_object_set_new(made, "function", function);
-    json_array_append_new(tools, made);
+    json_array_append_new(t->told, made);
     return 0;
 }
 
-// Adds the allowed functions in a namespace, except those whose name together with it is too long for the model.
-static int add_namespace(const kin_fields *space, const json_t *allowed, json_t *tools, kin_api_error *err) {
+// Other types are dropped: OpenAI's servers run them.
+static bool is_one(const kin_fields *tool) {
+    return kin_fields_is(tool, "type", "function") || kin_fields_is(tool, "type", "custom");
+}
+
+static int add_namespace(translation *t, const kin_fields *space, kin_api_error *err) {
     const json_t *name, *given;
     kin_fields tool;
     if (kin_fields_need(space, "name", KIN_FIELD_STRING, &name, err) != 0) return KIN_FAIL;
     if (kin_fields_get(space, "tools", KIN_FIELD_ARRAY, &given, err) != 0 || check_count(space, given, err) != 0) return KIN_FAIL;
     for (size_t i = 0; i < json_array_size(given); i++) {
         if (kin_fields_item(space, "tools", given, i, &tool, err) != 0) return KIN_FAIL;
-        const json_t *own_name = kin_fields_any(&tool, "name");
-        json_t *full_name = kin_responses_full_name(name, own_name);
-        bool fits = json_string_length(full_name) <= KIN_REQUEST_MAX_TOOL_NAME && is_allowed(allowed, name, own_name);
-        json_decref(full_name);
-        if (fits && kin_fields_is(&tool, "type", "function") && add_function(&tool, name, tools, err) != 0) return KIN_FAIL;
+        if (is_one(&tool) && add_function(t, &tool, name, err) != 0) return KIN_FAIL;
     }
     return 0;
 }
 
-// Drops tools of further types: OpenAI's servers run them.
-static int add_tool(const kin_fields *tool, const json_t *allowed, json_t *tools, kin_api_error *err) {
-    const json_t *type;
-    if (kin_fields_need(tool, "type", KIN_FIELD_STRING, &type, err) != 0) return KIN_FAIL;
-    bool is_one = kin_fields_is(tool, "type", "function") || kin_fields_is(tool, "type", "custom");
-    if (kin_fields_is(tool, "type", "namespace")) return add_namespace(tool, allowed, tools, err);
-    return is_one && is_allowed(allowed, NULL, kin_fields_any(tool, "name")) ? add_function(tool, NULL, tools, err) : 0;
+// Adds the tools of the body or of an item.
+static int add_tools_of(translation *t, const kin_fields *of, kin_api_error *err) {
+    const json_t *given, *type;
+    kin_fields tool;
+    if (kin_fields_get(of, "tools", KIN_FIELD_ARRAY, &given, err) != 0 || check_count(of, given, err) != 0) return KIN_FAIL;
+    if (given) json_array_extend(t->tools, (json_t *)given);
+    for (size_t i = 0; i < json_array_size(given); i++) {
+        if (kin_fields_item(of, "tools", given, i, &tool, err) != 0) return KIN_FAIL;
+        if (kin_fields_need(&tool, "type", KIN_FIELD_STRING, &type, err) != 0) return KIN_FAIL;
+        bool is_space = kin_fields_is(&tool, "type", "namespace");
+        if (is_space && add_namespace(t, &tool, err) != 0) return KIN_FAIL;
+        if (is_one(&tool) && add_function(t, &tool, NULL, err) != 0) return KIN_FAIL;
+        if (json_object_size(t->names) > KIN_REQUEST_MAX_TOOLS)
+            return kin_fields_wrong(of, "tools", err, 400, "more than %d tools", KIN_REQUEST_MAX_TOOLS);
+    }
+    return 0;
 }
 
 static int add_tools(translation *t, const json_t *allowed, kin_api_error *err) {
-    const json_t *given;
-    kin_fields tool;
-    if (kin_fields_get(&t->body, "tools", KIN_FIELD_ARRAY, &given, err) != 0) return KIN_FAIL;
-    if (check_count(&t->body, given, err) != 0) return KIN_FAIL;
-    json_t *tools = json_array();
-    int rc = 0;
-    for (size_t i = 0; rc == 0 && i < json_array_size(given); i++) {
-        rc = kin_fields_item(&t->body, "tools", given, i, &tool, err);
-        if (rc == 0) rc = add_tool(&tool, allowed, tools, err);
-        if (rc == 0) rc = check_count(&t->body, tools, err);
+    const json_t *input = kin_fields_any(&t->body, "input");
+    kin_fields item;
+    t->allowed = allowed;
+    if (add_tools_of(t, &t->body, err) != 0) return KIN_FAIL;
+    for (size_t i = 0; i < json_array_size(input); i++) {
+        if (kin_fields_item(&t->body, "input", input, i, &item, err) != 0) return KIN_FAIL;
+        if (has_tools(&item) && add_tools_of(t, &item, err) != 0) return KIN_FAIL;
     }
-    if (rc == 0 && json_array_size(tools) > 0) {
-        json_object_set(t->chat, "tools", tools);
-        json_object_set_new(t->chat, "parallel_tool_calls", json_true()); // unless the body turns it off
-        kin_fields_copy_as(&t->body, "parallel_tool_calls", t->chat, "parallel_tool_calls");
-    }
-    json_decref(tools);
-    return rc;
+    if (json_array_size(t->told) == 0) return 0;
+    json_object_set(t->chat, "tools", t->told);
+    json_object_set_new(t->chat, "parallel_tool_calls", json_true()); // unless the body turns it off
+    kin_fields_copy_as(&t->body, "parallel_tool_calls", t->chat, "parallel_tool_calls");
+    return 0;
 }
 
 // "auto", "none", "required"; {type: function or custom, name}; {type: allowed_tools, mode, tools}.
@@ -350,7 +373,6 @@ static void add_echo(translation *t) {
                   {"temperature", "null"},
                   {"text", "{\"format\":{\"type\":\"text\"}}"},
                   {"tool_choice", "\"auto\""},
-                  {"tools", "[]"},
                   {"top_logprobs", "0"},
                   {"top_p", "null"},
                   {"truncation", "\"disabled\""},
@@ -361,11 +383,13 @@ static void add_echo(translation *t) {
         kin_fields_copy_as(&t->body, fields[i].name, echo, fields[i].name);
     }
     json_object_set_new(echo, "store", json_false()); // whatever was requested
+    json_object_set(echo, "tools", t->tools);         // the writer finds the tool of a call in it
     json_object_set_new(t->chat, KIN_RESPONSES_ECHO, echo);
 }
 
 int kin_responses_to_chat(json_t **out, const json_t *body, kin_api_error *err) {
-    translation t = {.chat = json_object(), .messages = json_array()};
+    translation t = {
+        .chat = json_object(), .messages = json_array(), .tools = json_array(), .told = json_array(), .names = json_object()};
     bool done = kin_fields_open(&t.body, body, err) == 0 && refuse_state(&t, err) == 0 && add_options(&t, err) == 0 &&
                 add_instructions(&t, err) == 0 && add_input(&t, err) == 0 && add_tools_and_choice(&t, err) == 0;
     json_object_set_new(t.chat, "messages", t.messages);
@@ -373,5 +397,8 @@ int kin_responses_to_chat(json_t **out, const json_t *body, kin_api_error *err) 
     if (done) add_echo(&t);
     if (done) *out = t.chat;
     if (!done) json_decref(t.chat);
+    json_decref(t.tools);
+    json_decref(t.told);
+    json_decref(t.names);
     return done ? 0 : KIN_FAIL;
 }

@@ -16,13 +16,14 @@ static bool is_named(const json_t *tool, kin_str name) {
     return json_is_string(own) && json_string_length(own) == name.len && memcmp(json_string_value(own), name.at, name.len) == 0;
 }
 
-static bool has_function(const json_t *space, kin_str name) {
+// Returns the tool of this name in a namespace; NULL if there is none.
+static const json_t *find_in(const json_t *space, kin_str name) {
     const json_t *tool;
     size_t i;
     json_array_foreach(json_object_get(space, "tools"), i, tool) {
-        if (is_named(tool, name)) return true;
+        if (is_named(tool, name)) return tool;
     }
-    return false;
+    return NULL;
 }
 
 kin_responses_tool kin_responses_find_tool(const json_t *tools, kin_str called) {
@@ -36,8 +37,10 @@ kin_responses_tool kin_responses_find_tool(const json_t *tools, kin_str called) 
         size_t n = json_string_length(space), begin = n + n_separator;
         if (!is_type(tool, "namespace") || called.len < begin || memcmp(called.at, json_string_value(space), n) != 0) continue;
         kin_str name = {called.at + begin, called.len - begin};
-        if (memcmp(called.at + n, SEPARATOR, n_separator) == 0 && has_function(tool, name))
-            return (kin_responses_tool){.namespace = json_string_value(space), .name = name};
+        const json_t *inner = memcmp(called.at + n, SEPARATOR, n_separator) == 0 ? find_in(tool, name) : NULL;
+        if (inner)
+            return (kin_responses_tool){
+                .namespace = json_string_value(space), .name = name, .is_custom = is_type(inner, "custom")};
     }
     return (kin_responses_tool){.name = called};
 }
