@@ -57,8 +57,8 @@ typedef struct kin_latent {
 typedef struct kin_compressed {
     int window; // tokens that a query sees, including its own
     int n_rot;
-    int n_group, n_rank;                  // groups of heads, and what each group's matrix makes of them
-    int n_index; // the indexer would choose as many compressed rows if there were more
+    int n_group, n_rank; // groups of heads, and what each group's matrix makes of them
+    int n_index;         // the indexer would choose as many compressed rows if there were more
 } kin_compressed;
 
 enum {

@@ -68,7 +68,7 @@ typedef enum kin_weight {
     KIN_W_COMPRESSOR_GATE,    // and gates of a token,
     KIN_W_COMPRESSOR_APE,     // which is added to the gates by the token's place in its block,
     KIN_W_COMPRESSOR_NORM,    // and the norm of the row
-    KIN_W_ATTN_OUT_NORM, // of the block's output, before it is added to the input
+    KIN_W_ATTN_OUT_NORM,      // of the block's output, before it is added to the input
     KIN_W_FFN_NORM,
     KIN_W_FFN_NORM_BIAS,
     KIN_W_FFN_NORM_2,    // the same under another name

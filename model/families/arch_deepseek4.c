@@ -8,9 +8,13 @@
 
 static const char *const obeyed[] = {"attention.value_length", "nextn_predict_layers", "expert_group_count", NULL};
 
-static const char *const indexer[] = {"indexer.proj.weight",           "indexer.attn_q_b.weight",
-                                      "indexer_compressor_kv.weight",  "indexer_compressor_gate.weight",
-                                      "indexer_compressor_ape.weight", "indexer_compressor_norm.weight", NULL};
+static const char *const indexer[] = {"indexer.proj.weight",
+                                      "indexer.attn_q_b.weight",
+                                      "indexer_compressor_kv.weight",
+                                      "indexer_compressor_gate.weight",
+                                      "indexer_compressor_ape.weight",
+                                      "indexer_compressor_norm.weight",
+                                      NULL};
 
 static void read_streams(kin_hparams *hp, kin_meta *k) {
     hp->n_streams = kin_meta_int(k, "hyper_connection.count", KIN_KEY_REQUIRED, 2, KIN_STREAMS_MAX);
