@@ -177,8 +177,7 @@ static int open_instance(kin_engine_instance *s, const kin_proto_plan *plan, con
                                      .n_steps = KIN_STEPS_IN_FLIGHT,
                                      .sum = kin_share_is_whole(&s->share) ? (kin_sum){0} : o->sum};
     kin_steps steps = kin_engine_instance_steps(plan, kin_hparams_stream_width(&s->model.hp));
-    const int token_layers = kin_hparams_token_layers(&s->model.hp), n_windows = s->windows.windows.n;
-    steps.ends_tokens = n_windows > 0 && s->windows.rounds[0] == 0 && s->windows.windows.at[0].layer_end >= token_layers;
+    steps.ends_tokens = kin_worker_ends_tokens(&s->windows, kin_hparams_token_layers(&s->model.hp));
     s->n_rounds = plan->n_rounds;
     if (kin_stage_executor_open(&s->executor, &po, err) != 0) return KIN_FAIL;
     if (kin_worker_open(&s->worker, s->executor, &steps, o->pool, err) != 0) return KIN_FAIL;

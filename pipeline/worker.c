@@ -50,6 +50,10 @@ int kin_worker_open(kin_worker **out, kin_stage_executor *executor, const kin_st
     return 0;
 }
 
+bool kin_worker_ends_tokens(const kin_member_windows *w, int token_layers) {
+    return w->windows.n > 0 && w->rounds[0] == 0 && w->windows.at[0].layer_end >= token_layers;
+}
+
 void kin_worker_close(kin_worker *w) {
     if (!w) return;
     free(w->x);

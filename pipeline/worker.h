@@ -13,6 +13,10 @@ typedef struct kin_worker kin_worker;
 int kin_worker_open(kin_worker **out, kin_stage_executor *executor, const kin_steps *steps, kin_message_pool *pool, kin_err *err);
 void kin_worker_close(kin_worker *worker);
 
+// Returns kin_steps.ends_tokens of a member with these windows. token_layers: kin_hparams_token_layers. Windows follow each other
+// within a round and from round to round, so behind a window of the first round that ends there no member has such layers.
+bool kin_worker_ends_tokens(const kin_member_windows *windows, int token_layers);
+
 // For a member of a group that shares each layer, but not its last member: `pass` forwards each step to the next member
 // unchanged, before it is computed here. All members of the group compute the same result, and the last one passes it on.
 void kin_worker_pass_early(kin_worker *worker, void (*pass)(void *user, kin_message_buffer *buffer), void *user);

@@ -155,6 +155,7 @@ static int open_member(kin_thread_ring *r, int i, kin_err *err) {
     if (kin_stage_executor_open(&m->executor, &po, err) != 0) return KIN_FAIL;
     if (m == head_of(r)) return 0;
     kin_steps steps = steps_of(r);
+    steps.ends_tokens = kin_worker_ends_tokens(w, kin_hparams_token_layers(&r->model.hp));
     if (kin_worker_open(&m->worker, m->executor, &steps, r->pool, err) != 0) return KIN_FAIL;
     if (m->share.rank + 1 < m->share.n_ranks) kin_worker_pass_early(m->worker, pass, m);
     if (kin_share_is_whole(&m->share)) kin_worker_set_queue(m->worker, m->in);
