@@ -73,6 +73,7 @@ extern const kin_arch kin_arch_granite;
 extern const kin_arch kin_arch_granitemoe;
 extern const kin_arch kin_arch_mimo2;
 extern const kin_arch kin_arch_minimax_m2;
+extern const kin_arch kin_arch_minimax_m3;
 extern const kin_arch kin_arch_mistral3;
 extern const kin_arch kin_arch_mistral4;
 extern const kin_arch kin_arch_muse_glimmer;

@@ -68,6 +68,7 @@ static const kin_key keys[] = {
     // Of single families.
     USED("attention.compress_ratios"),
     USED("attention.compress_rope_freq_base"),
+    USED("attention.indexer.block_size"),
     USED("attention.indexer.top_k"),
     USED("attention.key_length_mla"),
     USED("attention.kv_lora_rank"),
@@ -141,6 +142,7 @@ static const kin_key keys[] = {
     USED("tokenizer.chat_template"),
     HARMLESS("attention.indexer.head_count"),
     HARMLESS("attention.indexer.key_length"),
+    HARMLESS("attention.indexer.local_blocks"),
     HARMLESS("attention.indexer.types"),
     HARMLESS("tokenizer.ggml.token_type_count"),
     HARMLESS("tokenizer.ggml.remove_extra_whitespaces"),

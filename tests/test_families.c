@@ -418,13 +418,13 @@ static void check_indexer(const kin_model *m, int il) {
     kin_err err;
     assert_int_equal(kin_model_layer_bytes(m, il), all - ignored);
     if (kin_ranges_list(m->gguf, &wanted, &ranges, &n, &err) != 0) fail_msg("%s", err.text);
-    assert_true(kin_ranges_bytes(ranges, n) < all - ignored / 2);
+    if (ignored > 0) assert_true(kin_ranges_bytes(ranges, n) < all - ignored / 2);
     free(ranges);
 }
 #define check_indexer(...) FROM_TEST(check_indexer(__VA_ARGS__))
 
 static void an_indexer_is_accepted_and_not_read(void **state) {
-    static const char *const names[] = {"glm-dsa.q8_0", "deepseek32.q8_0"};
+    static const char *const names[] = {"glm-dsa.q8_0", "deepseek32.q8_0", "minimax-m3.q8_0"};
     (void)state;
     for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
         char path[1024];
@@ -437,22 +437,25 @@ static void an_indexer_is_accepted_and_not_read(void **state) {
             n += bytes_of_indexer(&m, il) > 0;
             check_indexer(&m, il);
         }
-        assert_true(n >= 2);
+        assert_true(n >= 2); // MiniMax M3 has none in dense layers
         kin_model_close(&m);
     }
 }
 
 static void a_longer_context_than_the_indexer_s_is_refused(void **state) {
+    static const char *const paths[] = {OWN_DIR "/glm-dsa.q8_0.gguf", OWN_DIR "/minimax-m3.q8_0.gguf"};
     kin_runner_options o = kin_runner_options_defaults();
     kin_runner r;
     kin_err err;
     (void)state;
-    o.n_ctx = 1025;
-    assert_int_equal(kin_runner_open(&r, OWN_DIR "/glm-dsa.q8_0.gguf", &o, &err), KIN_FAIL);
-    assert_non_null(strstr(err.text, "use --ctx 1024 or less"));
-    o.n_ctx = 1024;
-    if (kin_runner_open(&r, OWN_DIR "/glm-dsa.q8_0.gguf", &o, &err) != 0) fail_msg("%s", err.text);
-    kin_runner_close(&r);
+    for (int i = 0; i < 2; i++) {
+        o.n_ctx = 1025;
+        assert_int_equal(kin_runner_open(&r, paths[i], &o, &err), KIN_FAIL);
+        assert_non_null(strstr(err.text, "use --ctx 1024 or less"));
+        o.n_ctx = 1024;
+        if (kin_runner_open(&r, paths[i], &o, &err) != 0) fail_msg("%s", err.text);
+        kin_runner_close(&r);
+    }
 }
 
 // ---- draft blocks

@@ -304,6 +304,45 @@ static void an_indexer_limits_the_context_and_not_the_rope(void **state) {
     }
 }
 
+// A MiniMax M3 with one of its keys left out; NULL: none.
+static kin_gguf_writer *blocks_file(const char *missing) {
+    static const float data[64];
+    static const struct {
+        const char *key;
+        int number;
+    } keys[] = {{"block_count", 3},         {"embedding_length", 8},         {"context_length", 4096},
+                {"feed_forward_length", 8}, {"attention.head_count", 4},     {"leading_dense_block_count", 1},
+                {"expert_count", 4},        {"expert_used_count", 2},        {"expert_feed_forward_length", 16},
+                {"expert_shared_count", 2}, {"attention.indexer.top_k", 16}, {"attention.indexer.block_size", 128}};
+    kin_gguf_writer *w = kin_gguf_writer_new();
+    for (size_t i = 0; i < sizeof keys / sizeof *keys; i++)
+        if (!missing || strcmp(keys[i].key, missing) != 0) put_of(w, "minimax-m3", keys[i].key, keys[i].number);
+    kin_gguf_writer_add(w, "token_embd.weight", GGML_TYPE_F32, 2, (int64_t[]){8, 8}, data);
+    return w;
+}
+
+static void an_indexer_of_blocks_limits_the_context(void **state) {
+    static const char *const missing[] = {"attention.indexer.top_k", "attention.indexer.block_size"};
+    kin_hparams hp;
+    kin_err err = {""};
+    (void)state;
+    if (read_file_of(blocks_file(NULL), &kin_arch_minimax_m3, &hp, &err) != 0) fail_msg("%s", err.text);
+    assert_int_equal(hp.n_ctx_train, 2048);
+    assert_int_equal(kin_hparams_check_context(&hp, 2048, &err), 0);
+    assert_int_equal(kin_hparams_check_context(&hp, 2049, &err), KIN_FAIL);
+    assert_true(kin_layer_of(&hp, 1).has_experts && !kin_layer_of(&hp, 0).has_experts);
+    assert_int_equal(kin_layer_of(&hp, 0).gate, KIN_GATE_OAI);
+    assert_int_equal(hp.n_ff_shared, 32);
+    assert_int_equal(hp.routing.gating, KIN_GATING_SIGMOID);
+    free(hp.layers);
+    for (int i = 0; i < 2; i++) {
+        assert_int_equal(read_file_of(blocks_file(missing[i]), &kin_arch_minimax_m3, &hp, &err), KIN_FAIL);
+        assert_non_null(strstr(err.text, missing[i]));
+        assert_non_null(strstr(err.text, "is missing"));
+        free(hp.layers);
+    }
+}
+
 static void expect_latent_refused(kin_gguf_writer *w, const char *words) {
     kin_hparams hp;
     kin_err err = {""};
@@ -536,6 +575,7 @@ int main(void) {
         cmocka_unit_test(a_layer_shares_the_keys_of_the_last_one_of_its_kind_that_has_any),
         cmocka_unit_test(older_and_newer_files_describe_the_same_latents),
         cmocka_unit_test(an_indexer_limits_the_context_and_not_the_rope),
+        cmocka_unit_test(an_indexer_of_blocks_limits_the_context),
         cmocka_unit_test(yarn_scales_the_scores_of_latents_and_not_the_rope),
         cmocka_unit_test(latents_that_do_not_fit_are_refused),
         cmocka_unit_test(layers_without_key_heads_are_convolutions),
