@@ -21,7 +21,7 @@ const kin_arch *kin_arch_at(int i) {
 }
 
 static void set_unknown(kin_str name, kin_err *err) {
-    char known[512] = "";
+    char known[1024] = "";
     for (int i = 0; kin_arch_at(i); i++) {
         size_t used = strlen(known);
         snprintf(known + used, sizeof known - used, "%s%s", i ? ", " : "", kin_arch_at(i)->name);
