@@ -9,6 +9,7 @@ typedef struct loader {
     const kin_gguf *gguf;
     char family[16];
     size_t n_found; // tensors that have been assigned
+    int n_dense;    // layers before the first one with experts
     kin_err *err;
 } loader;
 
@@ -39,9 +40,9 @@ static int find_family(loader *l, kin_ref_model *m) {
         const char *name;
         kin_ref_rope_kind rope;
     } families[] = {
-        {"llama", KIN_REF_ROPE_NORMAL},  {"qwen2", KIN_REF_ROPE_NEOX},  {"qwen3", KIN_REF_ROPE_NEOX},
-        {"qwen3moe", KIN_REF_ROPE_NEOX}, {"exaone", KIN_REF_ROPE_NEOX}, {"exaone4", KIN_REF_ROPE_NEOX},
-        {"stablelm", KIN_REF_ROPE_NEOX},
+        {"llama", KIN_REF_ROPE_NORMAL},  {"qwen2", KIN_REF_ROPE_NEOX},      {"qwen3", KIN_REF_ROPE_NEOX},
+        {"qwen3moe", KIN_REF_ROPE_NEOX}, {"exaone", KIN_REF_ROPE_NEOX},     {"exaone4", KIN_REF_ROPE_NEOX},
+        {"stablelm", KIN_REF_ROPE_NEOX}, {"minimax-m3", KIN_REF_ROPE_NEOX},
     };
     kin_str name = {"", 0};
     if (kin_gguf_get_str(l->gguf, "general.architecture", &name, l->err) < 0) return KIN_FAIL;
@@ -71,6 +72,21 @@ static int load_numbers(const loader *l, kin_ref_model *m) {
     m->centers_norms = strcmp(l->family, "stablelm") == 0;
     if (strcmp(l->family, "exaone4") == 0 && get_int(l, "attention.sliding_window", 0, &m->window) < 0) return KIN_FAIL;
     return get_float(l, m->centers_norms ? "attention.layer_norm_epsilon" : "attention.layer_norm_rms_epsilon", 0, &m->rms_eps);
+}
+
+// The experts of MiniMax M3: how they are chosen, and those that every token uses.
+static int load_routing(const loader *l, kin_ref_model *m) {
+    char key[64];
+    int n_shared;
+    bool normalizes = false;
+    if (get_int(l, "feed_forward_length", 0, &m->n_ff_dense) < 0) return KIN_FAIL;
+    if (get_int(l, "expert_shared_count", 0, &n_shared) < 0) return KIN_FAIL;
+    if (get_float(l, "expert_weights_scale", 1, &m->expert_scale) < 0) return KIN_FAIL;
+    if (kin_gguf_get_bool(l->gguf, key_of(l, "expert_weights_norm", key), &normalizes, l->err) < 0) return KIN_FAIL;
+    if (!normalizes) return kin_err_set(l->err, "%s: shares that are not normalised are not known", key);
+    m->n_ff_shared = n_shared * m->n_ff;
+    m->chooses_by_sigmoids = m->gates_as_gpt_oss = true;
+    return 0;
 }
 
 static int load_rope(const loader *l, kin_ref_rope *rope, int head_dim) {
@@ -119,8 +135,28 @@ static kin_ref_tensor find_layer_tensor(loader *l, int il, const char *name) {
     return find_tensor(l, full);
 }
 
+// Finds what decides nothing in contexts as short as those of the tests.
+static void skip_indexer(loader *l, int il) {
+    static const char *const names[] = {"q_proj", "k_proj", "q_norm", "k_norm"};
+    char name[32];
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
+        snprintf(name, sizeof name, "indexer.%s.weight", names[i]);
+        find_layer_tensor(l, il, name);
+    }
+}
+
+static void load_experts(loader *l, kin_ref_layer *w, int il) {
+    w->ffn_router = find_layer_tensor(l, il, "ffn_gate_inp.weight");
+    w->ffn_choice = find_layer_tensor(l, il, "exp_probs_b.bias");
+    w->shared_gate = find_layer_tensor(l, il, "ffn_gate_shexp.weight");
+    w->shared_up = find_layer_tensor(l, il, "ffn_up_shexp.weight");
+    w->shared_down = find_layer_tensor(l, il, "ffn_down_shexp.weight");
+    skip_indexer(l, il);
+}
+
 static void load_layer(loader *l, const kin_ref_model *m, kin_ref_layer *w, int il) {
-    const bool moe = m->n_expert > 0;
+    const bool moe = m->n_expert > 0 && il >= l->n_dense;
+    w->is_dense = m->n_expert > 0 && !moe;
     w->is_windowed = m->window > 0 && il % 4 < 3;
     w->has_no_rope = m->window > 0 && !w->is_windowed;
     w->attn_norm = find_layer_tensor(l, il, "attn_norm.weight");
@@ -139,7 +175,7 @@ static void load_layer(loader *l, const kin_ref_model *m, kin_ref_layer *w, int 
     w->ffn_norm = find_layer_tensor(l, il, "ffn_norm.weight");
     w->ffn_norm_bias = find_layer_tensor(l, il, "ffn_norm.bias");
     w->is_parallel = m->centers_norms && !w->ffn_norm.data;
-    w->ffn_router = find_layer_tensor(l, il, "ffn_gate_inp.weight");
+    load_experts(l, w, il);
     w->ffn_gate = find_layer_tensor(l, il, moe ? "ffn_gate_exps.weight" : "ffn_gate.weight");
     w->ffn_up = find_layer_tensor(l, il, moe ? "ffn_up_exps.weight" : "ffn_up.weight");
     w->ffn_down = find_layer_tensor(l, il, moe ? "ffn_down_exps.weight" : "ffn_down.weight");
@@ -166,6 +202,8 @@ int kin_ref_load(kin_ref_model *model, const kin_gguf *gguf, kin_err *err) {
     loader l = {.gguf = gguf, .err = err};
     *model = (kin_ref_model){0};
     if (find_family(&l, model) < 0 || load_numbers(&l, model) < 0) goto fail;
+    if (get_int(&l, "leading_dense_block_count", 0, &l.n_dense) < 0) goto fail;
+    if (strcmp(l.family, "minimax-m3") == 0 && load_routing(&l, model) < 0) goto fail;
     if (load_rope(&l, &model->rope, model->head_dim) < 0 || load_tensors(&l, model) < 0) goto fail;
     return 0;
 fail:

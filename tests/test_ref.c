@@ -122,10 +122,10 @@ static void golden_models_give_the_exact_logits(void **state) {
     skip();
 }
 
-static void norms_windows_and_layers_without_rope_give_the_exact_logits(void **state) {
+static void norms_windows_ropes_and_experts_give_the_exact_logits(void **state) {
     (void)state;
-    static const char *const prefixes[] = {"exaone", "stablelm", NULL};
-    assert_int_equal(check_folder(OWN_DIR, prefixes, OWN_ERROR_MAX), 5);
+    static const char *const prefixes[] = {"exaone", "stablelm", "minimax-m3", NULL};
+    assert_int_equal(check_folder(OWN_DIR, prefixes, OWN_ERROR_MAX), 6);
 }
 
 // ---- dequantization and rope, compared with ggml's
@@ -617,7 +617,7 @@ static void loader_refuses_what_it_would_compute_wrongly(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(golden_models_give_the_exact_logits),
-        cmocka_unit_test(norms_windows_and_layers_without_rope_give_the_exact_logits),
+        cmocka_unit_test(norms_windows_ropes_and_experts_give_the_exact_logits),
         cmocka_unit_test(dequantized_rows_equal_ggmls),
         cmocka_unit_test(every_f16_equals_ggmls),
         cmocka_unit_test(unknown_types_have_no_blocks),

@@ -20,7 +20,8 @@ struct kin_ref_session {
     float *scores;  // (n_ctx): of one query head
     float *router;  // (max(n_expert, 1)): probability of each expert
     float *shares;  // (max(n_expert, 1)): its part in the sum
-    float *gate;    // (n_ff)
+    float *choice;  // (n_expert)
+    float *gate;    // (the widest n_ff)
     float *up;      // (n_ff)
     float *weights; // (max(n_embd, n_head*head_dim)): one norm or bias as floats
 };
@@ -42,6 +43,7 @@ kin_ref_session *kin_ref_session_open(const kin_ref_model *model, int layer_begi
     kin_ref_session *s = calloc(1, sizeof *s);
     if (!s) return NULL;
     const int n_layer = max_int(layer_end - layer_begin, 1), n_q = m->n_head * m->head_dim;
+    const int n_ff = max_int(m->n_ff, max_int(m->n_ff_dense, m->n_ff_shared));
     s->model = m;
     s->layer_begin = layer_begin;
     s->layer_end = layer_end;
@@ -57,11 +59,12 @@ kin_ref_session *kin_ref_session_open(const kin_ref_model *model, int layer_begi
     s->scores = floats(1, 1, n_ctx);
     s->router = floats(1, 1, max_int(m->n_expert, 1));
     s->shares = floats(1, 1, max_int(m->n_expert, 1));
-    s->gate = floats(1, 1, m->n_ff);
-    s->up = floats(1, 1, m->n_ff);
+    s->choice = floats(1, 1, max_int(m->n_expert, 1));
+    s->gate = floats(1, 1, n_ff);
+    s->up = floats(1, 1, n_ff);
     s->weights = floats(1, 1, max_int(m->n_embd, n_q));
     if (!s->n_held || !s->k || !s->v || !s->cos_sin || !s->normed || !s->added || !s->q || !s->heads || !s->scores ||
-        !s->router || !s->shares || !s->gate || !s->up || !s->weights)
+        !s->router || !s->shares || !s->choice || !s->gate || !s->up || !s->weights)
         goto fail;
     if (m->rope_freqs.data) {
         s->rope_factors = floats(1, 1, m->rope.n_rot / 2);
@@ -78,6 +81,7 @@ void kin_ref_session_close(kin_ref_session *session) {
     if (!session) return;
     free(session->weights);
     free(session->up);
+    free(session->choice);
     free(session->gate);
     free(session->shares);
     free(session->router);
@@ -204,49 +208,75 @@ static void attention(kin_ref_session *s, int il, int pos, float *x) {
     add_block(s, &w->attn_out_norm, x);
 }
 
-// shares_i = router_i / sum over the n_used largest, 0 for the others; of equal ones the first counts as larger.
-// router, shares // (n_expert)
-static void share_out(const float *router, int n_expert, int n_used, float *shares) {
+// shares_i = probs_i / sum over the n_used of largest choice, 0 for the others; of equal ones the first counts as larger.
+// probs, choice, shares // (n_expert)
+static void share_out(const float *probs, const float *choice, int n_expert, int n_used, float *shares) {
     double sum = 0;
     for (int i = 0; i < n_expert; i++) {
         int n_larger = 0;
-        for (int j = 0; j < n_expert; j++) n_larger += router[j] > router[i] || (router[j] == router[i] && j < i);
-        shares[i] = n_larger < n_used ? router[i] : 0;
+        for (int j = 0; j < n_expert; j++) n_larger += choice[j] > choice[i] || (choice[j] == choice[i] && j < i);
+        shares[i] = n_larger < n_used ? probs[i] : 0;
         sum += (double)shares[i];
     }
     for (int i = 0; i < n_expert; i++) shares[i] = (float)((double)shares[i] / sum);
 }
 
-// added = down (silu(gate normed) * (up normed)) of one expert. normed, added // (n_embd)
-static void expert(kin_ref_session *s, const kin_ref_layer *w, int i) {
-    const kin_ref_tensor gate = kin_ref_tensor_matrix(&w->ffn_gate, i); // (n_ff, n_embd)
-    const kin_ref_tensor up = kin_ref_tensor_matrix(&w->ffn_up, i);     // (n_ff, n_embd)
-    const kin_ref_tensor down = kin_ref_tensor_matrix(&w->ffn_down, i); // (n_embd, n_ff)
+// s->shares = the experts' shares in the result for s->normed
+static void route(kin_ref_session *s, const kin_ref_layer *w) {
+    const kin_ref_model *m = s->model;
+    kin_ref_matvec(&w->ffn_router, s->normed, s->router);
+    if (m->chooses_by_sigmoids) {
+        for (int i = 0; i < m->n_expert; i++) s->router[i] = 1 / (1 + expf(-s->router[i]));
+    } else {
+        softmax(s->router, m->n_expert);
+    }
+    memset(s->choice, 0, (size_t)m->n_expert * sizeof *s->choice);
+    if (w->ffn_choice.data) kin_ref_tensor_row(&w->ffn_choice, 0, s->choice);
+    for (int i = 0; i < m->n_expert; i++) s->choice[i] += s->router[i];
+    share_out(s->router, s->choice, m->n_expert, m->n_expert_used, s->shares);
+    if (m->expert_scale != 0)
+        for (int i = 0; i < m->n_expert; i++) s->shares[i] *= m->expert_scale;
+}
+
+static float gated(const kin_ref_model *m, float gate, float up) {
+    if (!m->gates_as_gpt_oss) return silu(gate) * up;
+    gate = fminf(gate, 7);
+    up = fmaxf(fminf(up, 7), -7);
+    return gate / (1 + expf(-1.702f * gate)) * (up + 1);
+}
+
+// added = down (silu(gate normed) * (up normed)) of expert i. normed, added // (n_embd)
+static void expert(kin_ref_session *s, const kin_ref_tensor *gates, const kin_ref_tensor *ups, const kin_ref_tensor *downs,
+                   int i) {
+    const kin_ref_tensor gate = kin_ref_tensor_matrix(gates, i); // (n_ff, n_embd)
+    const kin_ref_tensor up = kin_ref_tensor_matrix(ups, i);     // (n_ff, n_embd)
+    const kin_ref_tensor down = kin_ref_tensor_matrix(downs, i); // (n_embd, n_ff)
     kin_ref_matvec(&gate, s->normed, s->gate);
     kin_ref_matvec(&up, s->normed, s->up);
-    for (int j = 0; j < s->model->n_ff; j++) s->gate[j] = silu(s->gate[j]) * s->up[j];
+    for (int j = 0; j < gate.n_rows; j++) s->gate[j] = gated(s->model, s->gate[j], s->up[j]);
     kin_ref_matvec(&down, s->gate, s->added);
 }
 
-// x += feed-forward of norm(x). With experts: softmax over all of them, then a weighted sum of the best n_expert_used.
+// x += feed-forward of norm(x). With experts: a weighted sum of the n_expert_used that are chosen, and the shared one.
 // x // (n_embd)
 static void feed_forward(kin_ref_session *s, int il, float *x) {
     const kin_ref_model *m = s->model;
     const kin_ref_layer *w = &m->layers[il];
     if (!w->is_parallel) norm(s, &w->ffn_norm, &w->ffn_norm_bias, m->n_embd, x, s->normed);
-    if (m->n_expert == 0) {
-        expert(s, w, 0);
+    if (m->n_expert == 0 || w->is_dense) {
+        expert(s, &w->ffn_gate, &w->ffn_up, &w->ffn_down, 0);
         add_block(s, &w->ffn_out_norm, x);
         return;
     }
-    kin_ref_matvec(&w->ffn_router, s->normed, s->router);
-    softmax(s->router, m->n_expert);
-    share_out(s->router, m->n_expert, m->n_expert_used, s->shares);
+    route(s, w);
     for (int i = 0; i < m->n_expert; i++) {
         if (!(s->shares[i] > 0)) continue;
-        expert(s, w, i);
+        expert(s, &w->ffn_gate, &w->ffn_up, &w->ffn_down, i);
         for (int j = 0; j < m->n_embd; j++) x[j] += s->shares[i] * s->added[j];
     }
+    if (!w->shared_gate.data) return;
+    expert(s, &w->shared_gate, &w->shared_up, &w->shared_down, 0);
+    for (int j = 0; j < m->n_embd; j++) x[j] += s->added[j];
 }
 
 int kin_ref_session_embed(kin_ref_session *session, int token, float *x) {

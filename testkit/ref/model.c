@@ -58,8 +58,8 @@ static const char *check_ends(const kin_ref_model *m) {
 
 static const char *check_layer(const kin_ref_model *m, const kin_ref_layer *w) {
     const int n_q = m->n_head * m->head_dim, n_kv = m->n_head_kv * m->head_dim;
-    const bool moe = m->n_expert > 0;
-    const int n_mats = moe ? m->n_expert : 1;
+    const bool moe = m->n_expert > 0 && !w->is_dense, shares = w->shared_gate.data != NULL;
+    const int n_mats = moe ? m->n_expert : 1, n_ff = w->is_dense ? m->n_ff_dense : m->n_ff;
     const expected list[] = {
         {"attn_norm", &w->attn_norm, !w->attn_out_norm.data, 1, 1, m->n_embd},
         {"attn_norm_bias", &w->attn_norm_bias, false, 1, 1, m->n_embd},
@@ -77,9 +77,13 @@ static const char *check_layer(const kin_ref_model *m, const kin_ref_layer *w) {
         {"ffn_norm", &w->ffn_norm, !w->is_parallel && !w->ffn_out_norm.data, 1, 1, m->n_embd},
         {"ffn_norm_bias", &w->ffn_norm_bias, false, 1, 1, m->n_embd},
         {"ffn_router", &w->ffn_router, moe, 1, m->n_expert, m->n_embd},
-        {"ffn_gate", &w->ffn_gate, true, n_mats, m->n_ff, m->n_embd},
-        {"ffn_up", &w->ffn_up, true, n_mats, m->n_ff, m->n_embd},
-        {"ffn_down", &w->ffn_down, true, n_mats, m->n_embd, m->n_ff},
+        {"ffn_choice", &w->ffn_choice, false, 1, 1, m->n_expert},
+        {"ffn_gate", &w->ffn_gate, true, n_mats, n_ff, m->n_embd},
+        {"ffn_up", &w->ffn_up, true, n_mats, n_ff, m->n_embd},
+        {"ffn_down", &w->ffn_down, true, n_mats, m->n_embd, n_ff},
+        {"shared_gate", &w->shared_gate, false, 1, m->n_ff_shared, m->n_embd},
+        {"shared_up", &w->shared_up, shares, 1, m->n_ff_shared, m->n_embd},
+        {"shared_down", &w->shared_down, shares, 1, m->n_embd, m->n_ff_shared},
     };
     return misfit(list, sizeof list / sizeof *list);
 }

@@ -11,6 +11,7 @@
 //   exaone    NEOX rope
 //   exaone4   NEOX rope, q_norm and k_norm, norms after the blocks instead of before them; windowed layers, and only these rotate
 //   stablelm  NEOX rope, norms that subtract the mean, with biases, and of each head with its own weights; parallel blocks
+//   minimax-m3: qwen3moe with dense layers, experts chosen by sigmoids, a shared expert, and the gate of gpt-oss
 #pragma once
 
 #include "testkit/ref/rope.h"
@@ -19,6 +20,7 @@
 typedef struct kin_ref_layer {
     bool is_windowed;              // a token sees the last `window` tokens
     bool has_no_rope;              // heads are not rotated
+    bool is_dense;                 // the feed-forward block has no experts although the model has
     bool is_parallel;              // the feed-forward block reads attention's normed input, and has no norm of its own
     kin_ref_tensor attn_norm;      // (n_embd), may be absent
     kin_ref_tensor attn_norm_bias; // (n_embd), may be absent, and so may the following two
@@ -33,9 +35,13 @@ typedef struct kin_ref_layer {
     kin_ref_tensor ffn_norm;       // (n_embd), may be absent
     kin_ref_tensor ffn_norm_bias;  // (n_embd), may be absent
     kin_ref_tensor ffn_router;     // (n_expert, n_embd), only with experts
-    kin_ref_tensor ffn_gate;       // (max(n_expert, 1), n_ff, n_embd)
-    kin_ref_tensor ffn_up;         // (max(n_expert, 1), n_ff, n_embd)
-    kin_ref_tensor ffn_down;       // (max(n_expert, 1), n_embd, n_ff)
+    kin_ref_tensor ffn_choice;     // (n_expert), added when experts are chosen; may be absent
+    kin_ref_tensor ffn_gate;       // (max(n_expert, 1), n_ff, n_embd); in a dense layer (n_ff_dense, n_embd)
+    kin_ref_tensor ffn_up;         // the same
+    kin_ref_tensor ffn_down;       // (max(n_expert, 1), n_embd, n_ff); in a dense layer (n_embd, n_ff_dense)
+    kin_ref_tensor shared_gate;    // (n_ff_shared, n_embd), and so shared_up: of an expert that every token uses; may be absent
+    kin_ref_tensor shared_up;
+    kin_ref_tensor shared_down; // (n_embd, n_ff_shared)
 } kin_ref_layer;
 
 typedef struct kin_ref_model {
@@ -43,6 +49,10 @@ typedef struct kin_ref_model {
     int n_head, n_head_kv, head_dim; // query head h reads key/value head h / (n_head / n_head_kv)
     int n_ff;                        // of one expert, if there are experts
     int n_expert, n_expert_used;     // 0, 0 in a dense model
+    int n_ff_dense, n_ff_shared;     // of dense layers beside such with experts, and of the shared expert; 0: there is none
+    bool chooses_by_sigmoids;        // the experts; false: by a softmax over all
+    float expert_scale;              // multiplies the experts' shares; 0: 1
+    bool gates_as_gpt_oss;           // g = min(g, 7), u = clamp(u, -7, 7): g / (1 + e^(-1.702 g)) (u + 1); false: silu(g) u
     int window;                      // of windowed layers
     bool centers_norms;              // norms subtract the mean first
     float rms_eps;
