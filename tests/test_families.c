@@ -360,6 +360,44 @@ static void compressed_rows_follow_from_the_tokens_alone(void **state) {
     free(want);
 }
 
+static int compare_errors(const void *a, const void *b) {
+    const double x = *(const double *)a, y = *(const double *)b;
+    return (x > y) - (x < y);
+}
+
+// The few rows that see a compressed row of 128 tokens are as exact as the others.
+static void rows_behind_128_tokens_are_as_exact_as_the_others(void **state) {
+    const kin_golden *g = own_of("deepseek4.");
+    const size_t n_vocab = (size_t)g->n_vocab, n = (size_t)g->n_ids * n_vocab;
+    const kin_runner_options o = kin_runner_options_defaults();
+    float *want = malloc(n * sizeof *want), *got = malloc(n * sizeof *got);
+    double errors[KIN_GOLDEN_MAX_IDS];
+    char path[1024];
+    int n_rows = 0;
+    (void)state;
+    assert_true(want && got);
+    snprintf(path, sizeof path, "%s/%s.logits", OWN_DIR, g->name);
+    FILE *f = fopen(path, "rb");
+    assert_non_null(f);
+    assert_int_equal(fread(want, sizeof *want, n, f), n);
+    fclose(f);
+    snprintf(path, sizeof path, "%s/%s.gguf", OWN_DIR, g->name);
+    eval_ids(path, g, &o, got);
+    for (int row = 127; row < g->n_ids; row++) {
+        double diff = 0, sum = 0;
+        for (size_t i = (size_t)row * n_vocab; i < (size_t)(row + 1) * n_vocab; i++) {
+            diff += (double)(got[i] - want[i]) * (double)(got[i] - want[i]);
+            sum += (double)want[i] * (double)want[i];
+        }
+        errors[n_rows++] = sqrt(diff / sum);
+    }
+    qsort(errors, (size_t)n_rows, sizeof *errors, compare_errors);
+    print_message("             the median error of %d rows is %.2e\n", n_rows, errors[n_rows / 2]);
+    assert_true(n_rows > 16 && errors[n_rows / 2] < 1.5 * g->error_median);
+    free(got);
+    free(want);
+}
+
 static void check_facts(const char *dir, const kin_golden *g) {
     static kin_model_facts facts;
     char path[1024];
@@ -582,6 +620,7 @@ int main(void) {
         cmocka_unit_test(short_convolutions_of_exact_weights_are_exact),
         cmocka_unit_test(a_ring_of_two_has_the_bits_of_one_machine),
         cmocka_unit_test(compressed_rows_follow_from_the_tokens_alone),
+        cmocka_unit_test(rows_behind_128_tokens_are_as_exact_as_the_others),
     };
     kin_err err;
     n_models = kin_golden_load(GOLDEN_DIR, models, &err);
