@@ -145,10 +145,21 @@ static void expect_experts(struct ggml_tensor *y, const struct kin_op *op, int n
 
 static const kin_op_run expectation = {.count = count_one, .compute = expect_experts};
 
+// Nodes that are always computed must not use a rounding that was made for a guess alone.
+static void forget_guessed_roundings(kin_graph *g) {
+    int n = 0;
+    for (int i = 0; i < g->n_rounded; i++) {
+        const struct kin_op *op = g->rounded[i].act->extra;
+        if (!op->is_guess) g->rounded[n++] = g->rounded[i];
+    }
+    g->n_rounded = n;
+}
+
 void kin_op_expect(kin_graph *g, int il, int first, struct ggml_tensor *slots, struct ggml_tensor *routed) {
     struct kin_op *op = kin_op_new(g, KIN_OP_OTHER);
     struct ggml_tensor *y = kin_op_node(g, GGML_TYPE_I32, 1, 1, (struct ggml_tensor *[]){slots, routed}, 2, &expectation, op);
     for (int i = first; i < g->n_ops; i++) g->ops[i].is_guess = true, g->ops[i].il = il;
+    forget_guessed_roundings(g);
     ggml_build_forward_expand(g->gf, y);
 }
 
