@@ -8,33 +8,42 @@
 typedef struct bare_state {
     size_t n_history, n_matrices, matrix; // floats of the convolution's inputs; matrices, and floats of each
     size_t at, step;                      // the first matrix's place, and from each to the next
+    size_t n_ngrams, ngrams_at;           // floats of the rows for an embedding of the last tokens, and their place
 } bare_state;
+
+typedef struct layer_states {
+    float *at;     // NULL: the layer is not recurrent, or not here
+    size_t floats; // of a state
+    bare_state bare;
+} layer_states;
 
 struct kin_kv_states {
     int n_layer;
-    size_t floats; // of a state
-    bare_state bare;
-    float **layers; // [n_layer] of the model
+    layer_states *layers; // [n_layer] of the model
     void *memory;
     size_t bytes;
 };
 
-static bare_state bare_of(const kin_hparams *hp) {
+static bare_state bare_of(const kin_hparams *hp, int il) {
     const kin_delta_net *d = &hp->delta;
     if (hp->conv.n_taps > 0) return (bare_state){.n_history = (size_t)(hp->conv.n_taps - 1) * (size_t)hp->n_embd};
     return (bare_state){.n_history = (size_t)(d->n_taps - 1) * (size_t)kin_delta_n_channels(d),
                         .n_matrices = (size_t)d->n_value_heads,
                         .matrix = (size_t)d->key_dim * (size_t)d->head_dim,
                         .at = kin_delta_history_floats(d),
-                        .step = kin_delta_head_floats(d)};
+                        .step = kin_delta_head_floats(d),
+                        .n_ngrams = kin_ngram_state_floats(hp, il) / (size_t)(KIN_STATE_LOG + kin_ngram_n_before(hp)) *
+                                    (size_t)kin_ngram_n_before(hp),
+                        .ngrams_at = kin_delta_state_floats(d)};
 }
 
 static size_t bare_floats(const bare_state *b) {
-    return b->n_history + b->n_matrices * b->matrix;
+    return b->n_history + b->n_matrices * b->matrix + b->n_ngrams;
 }
 
 size_t kin_kv_states_bare_floats(const kin_hparams *hp) {
-    const bare_state b = bare_of(hp);
+    const bool has_ngrams = hp->ngram.size > 0;
+    const bare_state b = bare_of(hp, has_ngrams ? hp->ngram.layer : 0);
     return kin_hparams_has_states(hp) ? bare_floats(&b) : 0;
 }
 
@@ -45,17 +54,13 @@ int kin_kv_n_states(const kin_hparams *hp, int n_ctx) {
     return n < MOST ? n : MOST;
 }
 
-static size_t count_layers(const kin_hparams *hp, const kin_windows *windows) {
-    size_t n = 0;
-    for (int i = 0; i < windows->n; i++) {
-        for (int il = windows->at[i].layer_begin; il < windows->at[i].layer_end; il++) n += kin_layer_of(hp, il).is_recurrent;
-    }
-    return n;
-}
-
 uint64_t kin_kv_states_bytes(const kin_hparams *hp, const kin_windows *windows, int n_ctx) {
-    const uint64_t n_layers = count_layers(hp, windows);
-    return n_layers ? n_layers * (uint64_t)kin_kv_n_states(hp, n_ctx) * kin_state_floats(hp) * sizeof(float) : 0;
+    uint64_t floats = 0;
+    for (int i = 0; i < windows->n; i++) {
+        for (int il = windows->at[i].layer_begin; il < windows->at[i].layer_end; il++)
+            if (kin_layer_of(hp, il).is_recurrent) floats += kin_state_floats(hp, il);
+    }
+    return floats ? (uint64_t)kin_kv_n_states(hp, n_ctx) * floats * sizeof(float) : 0;
 }
 
 // New pages from the OS take no memory until a sequence uses its state.
@@ -66,8 +71,6 @@ int kin_kv_states_open(kin_kv_states **out, const kin_hparams *hp, const kin_win
     kin_kv_states *s = calloc(1, sizeof *s);
     if (!s) return kin_err_set(err, "out of memory");
     s->n_layer = hp->n_layer;
-    s->floats = kin_state_floats(hp);
-    s->bare = bare_of(hp);
     s->bytes = bytes;
     s->layers = calloc((size_t)hp->n_layer, sizeof *s->layers);
     s->memory = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
@@ -80,8 +83,8 @@ int kin_kv_states_open(kin_kv_states **out, const kin_hparams *hp, const kin_win
     for (int i = 0; i < windows->n; i++) {
         for (int il = windows->at[i].layer_begin; il < windows->at[i].layer_end; il++) {
             if (!kin_layer_of(hp, il).is_recurrent) continue;
-            s->layers[il] = at;
-            at += s->floats * (size_t)kin_kv_n_states(hp, n_ctx);
+            s->layers[il] = (layer_states){at, kin_state_floats(hp, il), bare_of(hp, il)};
+            at += s->layers[il].floats * (size_t)kin_kv_n_states(hp, n_ctx);
         }
     }
     *out = s;
@@ -96,7 +99,7 @@ void kin_kv_states_close(kin_kv_states *s) {
 }
 
 float *kin_kv_states_layer(const kin_kv_states *s, int il) {
-    return s ? s->layers[il] : NULL;
+    return s ? s->layers[il].at : NULL;
 }
 
 // Returns the place in a state of float `at` of its form without a log, and sets *n to how many floats follow each other there.
@@ -105,22 +108,28 @@ static size_t place_of(const bare_state *b, size_t at, size_t *n) {
         *n = b->n_history - at;
         return at;
     }
+    const size_t n_before = b->n_history + b->n_matrices * b->matrix;
+    if (at >= n_before) {
+        *n = b->n_ngrams - (at - n_before);
+        return b->ngrams_at + at - n_before;
+    }
     const size_t i = (at - b->n_history) / b->matrix, in_matrix = (at - b->n_history) % b->matrix;
     *n = b->matrix - in_matrix;
     return b->at + i * b->step + in_matrix;
 }
 
 // Returns how many of the n floats from `at` on there are.
-static size_t n_there(const kin_kv_states *s, size_t at, size_t n) {
-    const size_t all = bare_floats(&s->bare), left = at < all ? all - at : 0;
+static size_t n_there(const bare_state *b, size_t at, size_t n) {
+    const size_t all = bare_floats(b), left = at < all ? all - at : 0;
     return n < left ? n : left;
 }
 
 void kin_kv_states_get(const kin_kv_states *s, int il, int state, size_t at, size_t n, float *to) {
-    const float *from = s->layers[il] + (size_t)state * s->floats;
-    const size_t there = n_there(s, at, n);
+    const layer_states *layer = &s->layers[il];
+    const float *from = layer->at + (size_t)state * layer->floats;
+    const size_t there = n_there(&layer->bare, at, n);
     for (size_t done = 0, some; done < there; done += some) {
-        const size_t place = place_of(&s->bare, at + done, &some);
+        const size_t place = place_of(&layer->bare, at + done, &some);
         if (some > there - done) some = there - done;
         memcpy(to + done, from + place, some * sizeof *to);
     }
@@ -128,10 +137,11 @@ void kin_kv_states_get(const kin_kv_states *s, int il, int state, size_t at, siz
 }
 
 void kin_kv_states_set(kin_kv_states *s, int il, int state, size_t at, size_t n, const float *from) {
-    float *to = s->layers[il] + (size_t)state * s->floats;
-    const size_t there = n_there(s, at, n);
+    const layer_states *layer = &s->layers[il];
+    float *to = layer->at + (size_t)state * layer->floats;
+    const size_t there = n_there(&layer->bare, at, n);
     for (size_t done = 0, some; done < there; done += some) {
-        const size_t place = place_of(&s->bare, at + done, &some);
+        const size_t place = place_of(&layer->bare, at + done, &some);
         if (some > there - done) some = there - done;
         memcpy(to + place, from + done, some * sizeof *to);
     }
@@ -151,7 +161,8 @@ int kin_state_copies_add(kin_state_copies *c, int from, int to, kin_err *err) {
 }
 
 void kin_kv_states_copy(kin_kv_states *s, int il, const kin_state_copies *c) {
-    float *layer = kin_kv_states_layer(s, il);
-    for (int i = 0; i < c->n && layer; i++)
-        memcpy(layer + (size_t)c->at[i].to * s->floats, layer + (size_t)c->at[i].from * s->floats, s->floats * sizeof *layer);
+    float *at = kin_kv_states_layer(s, il);
+    const size_t floats = at ? s->layers[il].floats : 0;
+    for (int i = 0; i < c->n && at; i++)
+        memcpy(at + (size_t)c->at[i].to * floats, at + (size_t)c->at[i].from * floats, floats * sizeof *at);
 }

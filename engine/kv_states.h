@@ -31,7 +31,7 @@ void kin_kv_states_close(kin_kv_states *states);
 float *kin_kv_states_layer(const kin_kv_states *states, int il);
 
 // A state with an empty log can be copied out of the cache without the log: f32, the convolution's inputs, then the heads'
-// matrices, as in a state (model/graph.h).
+// matrices, then the rows for an embedding of the last tokens, as in a state (model/graph.h). Returns the largest layer's.
 size_t kin_kv_states_bare_floats(const kin_hparams *hp);
 // Copy floats at .. at + n - 1 of this form, for a layer that is here, out of a state and into it. Behind its end: zeros,
 // nothing.

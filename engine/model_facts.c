@@ -147,6 +147,8 @@ static int count_layer_ops(const kin_model *m, const kin_shard_options *o, int i
     g.max_ops = (int)n_max;
     g.n_kv = 64;
     if (kin_hparams_token_layers(hp) > 0) g.tokens = ggml_new_tensor_2d(ctx, GGML_TYPE_I32, 1, 1);
+    if (hp->ngram.size > 0)
+        g.ngrams = ggml_new_tensor_2d(ctx, GGML_TYPE_F32, (int64_t)kin_ngram_n_rows(&hp->ngram) * hp->ngram.dim, 1);
     if (hp->n_input) g.inputs = ggml_new_tensor_2d(ctx, GGML_TYPE_F32, (int64_t)hp->n_input * hp->n_layer, 1);
     g.cells = ggml_new_tensor_1d(ctx, GGML_TYPE_I64, 1);
     g.all = (kin_graph_rows){

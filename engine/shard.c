@@ -11,12 +11,14 @@
 #include "base/units.h"
 #include "engine/border_log.h"
 #include "engine/governor.h"
+#include "engine/row_cache.h"
 #include "engine/shard_graphs.h"
 #include "engine/shard_memory.h"
 #include "engine/stage.h"
 #include "kernels/kernels.h"
 #include "model/blocks.h"
 #include "model/kernel_ops.h"
+#include "model/ngram.h"
 #include "sys/team/team.h"
 #include "sys/tls.h"
 
@@ -82,12 +84,15 @@ struct kin_shard {
     int32_t *window_tables;                     // the same of windowed layers; NULL: these use `tables`
     const int32_t **table, **out_table;         // [n_batch]: the table of each token
     const int32_t **window_table, **out_window_table;
-    int32_t *chosen;     // [n_batch, n_expert_used]
-    float *half;         // [n_batch, n_ff] between the halves of a feed-forward block; NULL with experts
-    float *before;       // [n_batch, stream width] a layer's input, if both of its blocks read it; else NULL
-    int32_t *out_tokens; // [n_batch]: the tokens of the rows whose output is needed
-    float *out_inputs;   // [n_batch, n_inputs]: a step's inputs of the rows whose output is needed
-    float *tile;         // [MAX_OUTPUT_ROWS, n_vocab] logits of one tile of the vocabulary
+    int32_t *chosen;           // [n_batch, n_expert_used]
+    float *half;               // [n_batch, n_ff] between the halves of a feed-forward block; NULL with experts
+    float *before;             // [n_batch, stream width] a layer's input, if both of its blocks read it; else NULL
+    int32_t *out_tokens;       // [n_batch]: the tokens of the rows whose output is needed
+    kin_row_cache *ngram_rows; // of the layer with an embedding of the last tokens; NULL: it is not here
+    uint64_t *ngram_numbers;   // [n_batch, rows of a token] the rows' numbers of a step
+    float *ngrams;             // [n_batch, ngram embedding] its embeddings
+    float *out_inputs;         // [n_batch, n_inputs]: a step's inputs of the rows whose output is needed
+    float *tile;               // [MAX_OUTPUT_ROWS, n_vocab] logits of one tile of the vocabulary
 };
 
 static int min_int(int a, int b) {
@@ -249,8 +254,19 @@ static bool needs_tokens(const kin_shard *s) {
     return needs;
 }
 
+static int open_ngrams(kin_shard *s, kin_err *err) {
+    const kin_ngram *n = &s->hp.ngram;
+    const size_t n_rows = (size_t)s->o.n_batch * (size_t)kin_ngram_n_rows(n);
+    if (!kin_shard_reads_ngrams(s->model, &s->o)) return 0;
+    s->ngram_numbers = malloc(n_rows * sizeof *s->ngram_numbers);
+    s->ngrams = malloc(n_rows * (size_t)n->dim * sizeof *s->ngrams);
+    if (!s->ngram_numbers || !s->ngrams) return kin_err_set(err, "out of memory");
+    return kin_row_cache_open(&s->ngram_rows, s->model->gguf, s->model->ngram_embd, err);
+}
+
 static int open_steps(kin_shard *s, kin_err *err) {
     size_t n_batch = (size_t)s->o.n_batch;
+    if (open_ngrams(s, err) != 0) return KIN_FAIL;
     s->out_inputs = s->hp.n_input ? malloc(n_batch * n_inputs(&s->hp) * sizeof *s->out_inputs) : NULL;
     if (s->hp.n_input && !s->out_inputs) return kin_err_set(err, "out of memory");
     const bool has_states = kin_hparams_has_states(&s->hp), has_tokens = needs_tokens(s);
@@ -488,6 +504,9 @@ void kin_shard_close(kin_shard *s) {
     free(s->half);
     free(s->before);
     free(s->out_inputs);
+    free(s->ngram_numbers);
+    free(s->ngrams);
+    kin_row_cache_close(s->ngram_rows);
     free(s->out_tokens);
     free(s->tile);
     free(s);
@@ -799,6 +818,32 @@ static void fill_rows(kin_shard *s, const step *st, bool plain, bool masks, kin_
     in->out.window_tables = s->window_tables ? s->out_window_table : s->out_table;
 }
 
+// Returns the number of token `i` of a run, which may be before its first one; -1: there is no such token.
+static int32_t token_of(const kin_shard *s, const step *st, const kin_run *run, int i) {
+    if (i >= 0) return st->tokens[run->rows[i]];
+    const kin_hparams *hp = &s->hp;
+    const int n_before = kin_ngram_n_before(hp), row = run->n_logged + n_before + i;
+    if (run->is_new && row < n_before) return -1;
+    const float *state = s->layers[hp->ngram.layer].states + (size_t)run->state * kin_state_floats(hp, hp->ngram.layer);
+    const float *rows = state + kin_delta_state_floats(&hp->delta);
+    return (int32_t)rows[(size_t)row * kin_ngram_row_floats(hp) + (size_t)hp->n_embd + KIN_NGRAM_TOKEN] - 1;
+}
+
+// Reads the embeddings of a step's last tokens, before its layer changes the states in which the tokens before them are.
+static int read_ngrams(kin_shard *s, const step *st, kin_err *err) {
+    const kin_ngram *n = &s->hp.ngram;
+    const size_t n_rows = (size_t)kin_ngram_n_rows(n);
+    for (int r = 0; r < st->n_runs; r++) {
+        const kin_run *run = &st->runs[r];
+        for (int i = 0; i < run->n; i++) {
+            int32_t ids[KIN_NGRAM_TOKENS];
+            for (int k = 0; k < n->size; k++) ids[k] = token_of(s, st, run, i - k);
+            kin_ngram_rows(n, ids, s->ngram_numbers + (size_t)run->rows[i] * n_rows);
+        }
+    }
+    return kin_row_cache_read(s->ngram_rows, s->ngram_numbers, (size_t)st->batch.n_tokens * n_rows, s->ngrams, err);
+}
+
 static int run_on_devices(kin_shard *s, const step *st, int i_window, kin_layer_range of, int n_out, const float *x, float *y,
                           kin_err *err) {
     const kin_batch *batch = &st->batch;
@@ -807,6 +852,10 @@ static int run_on_devices(kin_shard *s, const step *st, int i_window, kin_layer_
         .x = x, .pos = st->pos, .cells = st->cells, .mask = s->mask, .out_mask = s->out_mask, .out_pos = s->out_pos};
     in.inputs = st->inputs;
     in.tokens = st->tokens;
+    if (s->ngram_rows && of.begin <= s->hp.ngram.layer && s->hp.ngram.layer < of.end) {
+        if (read_ngrams(s, st, err) != 0) return KIN_FAIL;
+        in.ngrams = s->ngrams;
+    }
     in.window_mask = s->window_mask;
     in.out_window_mask = s->out_window_mask;
     kin_layer_range on_cpu = kin_layers_on(window, of, false), on_gpu = kin_layers_on(window, of, true);

@@ -68,7 +68,7 @@ struct ggml_tensor *kin_build_output(const void *user, kin_graph *g, struct ggml
         variant -= KIN_VARIANT_PLAIN;
     else if (g->hp->n_streams > 1)
         x = kin_streams_of(g->hp)->end(g, kin_weights_stream_ends(weights), x); // [n_embd, n]
-    if (!is_plain)
+    if (!is_plain && kin_weights_output_norm(weights))
         x = kin_block_norm(g, x, kin_weights_output_norm(weights), kin_weights_output_norm_bias(weights)); // [n_embd, n]
     if (variant == KIN_VARIANT_HIDDEN) return x;
     if (variant != KIN_VARIANT_WHOLE) return kin_block_output(g, kin_weights_tile(weights, variant), x);

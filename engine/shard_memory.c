@@ -1,6 +1,7 @@
 #include "engine/shard_memory.h"
 
 #include "engine/border_log.h"
+#include "engine/row_cache.h"
 
 // The program itself, its libraries and small allocations. bench/pressure.sh: an unlimited run has 12.7 MiB that the OS cannot
 // reclaim, including some KV cache (Linux, no GPU).
@@ -21,7 +22,8 @@ static uint64_t compute_estimate(const kin_model *model, const kin_shard_options
     if (hp->latent.n_latent > 0)
         latents = 3 * (uint64_t)hp->latent.n_latent + 2 * (uint64_t)(hp->latent.k_dim + hp->latent.n_rot);
     per_token += 4 * (uint64_t)hp->n_head * latents;
-    per_token += 4 * 4 * (uint64_t)hp->n_input * (uint64_t)hp->n_layer; // of the head, of two steps, and in the graph
+    per_token += 4 * 4 * (uint64_t)hp->n_input * (uint64_t)hp->n_layer;            // of the head, of two steps, and in the graph
+    per_token += 4 * 2 * (uint64_t)(kin_ngram_n_rows(&hp->ngram) * hp->ngram.dim); // the embeddings, and in the graph
     if (has_masks) per_token += (hp->window > 0 ? 8 : 4) * (uint64_t)o->n_ctx;
     if (!o->flash) per_token += 8 * (uint64_t)hp->n_head * (uint64_t)o->n_ctx; // scores, before and after the softmax
     return per_token * (uint64_t)o->n_batch;
@@ -54,6 +56,14 @@ uint64_t kin_shard_cpu_kv_bytes(const kin_model *model, const kin_shard_options 
     return kin_kv_bytes(&hp, &kv);
 }
 
+bool kin_shard_reads_ngrams(const kin_model *model, const kin_shard_options *o) {
+    const kin_ngram *n = &model->hp.ngram;
+    bool reads = false;
+    for (int i = 0; i < o->windows.n && n->size > 0; i++)
+        reads = reads || (o->windows.at[i].layer_begin <= n->layer && n->layer < o->windows.at[i].layer_end);
+    return reads;
+}
+
 uint64_t kin_shard_border_bytes(const kin_model *model, const kin_shard_options *o) {
     int n_batch = o->n_batch < o->n_ctx ? o->n_batch : o->n_ctx;
     return o->kv_disk.dir && kin_shard_has_borders(model, o)
@@ -65,5 +75,6 @@ uint64_t kin_shard_fixed_bytes(const kin_model *model, const kin_shard_options *
     uint64_t borders = kin_shard_is_whole(model, o) ? 0 : kin_shard_border_bytes(model, o);
     uint64_t inputs = o->output && model->input_proj ? model->input_proj->n_bytes : 0; // the head reads it for each step
     if (o->output) inputs += kin_model_stream_end_bytes(model);
+    if (kin_shard_reads_ngrams(model, o)) inputs += kin_row_cache_bytes(model->hp.ngram.dim);
     return kin_shard_cpu_kv_bytes(model, o) + kin_shard_buffer_bytes(model, o, false) + OVERHEAD_BYTES + borders + inputs;
 }

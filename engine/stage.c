@@ -106,6 +106,8 @@ static int build_graph(kin_stage *s, kin_stage_shape shape, kin_err *err) {
     if (shape.is_half) g->residual = input(g, GGML_TYPE_F32, width, shape.n_tokens);
     if (g->hp->n_input > 0) g->inputs = input(g, GGML_TYPE_F32, (int64_t)g->hp->n_input * g->hp->n_layer, shape.n_tokens);
     if (kin_hparams_token_layers(g->hp) > 0) g->tokens = input(g, GGML_TYPE_I32, 1, shape.n_tokens);
+    if (g->hp->ngram.size > 0)
+        g->ngrams = input(g, GGML_TYPE_F32, (int64_t)kin_ngram_n_rows(&g->hp->ngram) * g->hp->ngram.dim, shape.n_tokens);
     if (shape.n_kv > 0) {
         g->cells = input(g, GGML_TYPE_I64, shape.n_tokens, 1);
         g->all = input_rows(g, shape.n_tokens);
@@ -217,6 +219,7 @@ int kin_stage_run(kin_stage *s, kin_stage_shape shape, const kin_stage_inputs *i
     set_input(s->g.residual, in->residual);
     set_input(s->g.inputs, in->inputs);
     set_input(s->g.tokens, in->tokens);
+    set_input(s->g.ngrams, in->ngrams);
     set_input(s->g.cells, in->cells);
     set_input(s->g.all.pos, in->pos);
     set_input(s->g.all.mask, in->mask);

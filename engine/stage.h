@@ -30,6 +30,7 @@ typedef struct kin_stage_inputs {
     const float *residual;                         // f32 [n_tokens, stream width], only for a half
     const float *inputs;                           // f32 [n_tokens, n_layer * n_input], only if the layers have inputs
     const int32_t *tokens;                         // [n_tokens], only if some layers need them
+    const float *ngrams;                           // f32 [n_tokens, any], only if the model has such embeddings
     const int32_t *pos;                            // [n_tokens]
     const int64_t *cells;                          // [n_tokens]
     const ggml_fp16_t *mask;                       // [n_tokens, n_kv]

@@ -17,6 +17,7 @@ struct kin_arch {
     bool is_like_llama; // its layers have nothing beyond llama's: a browser's GPU can compute only such families
 
     const char *output_norm; // the tensor's name without ".weight"; NULL: "output_norm"
+    bool has_no_output_norm; // what ends several streams is its norm
     bool biases_output_norm; // "output_norm.bias" is added to it
     const char *const *keys; // keys that its reader handles although other families' files with them are refused; ends with NULL.
                              // NULL: none (model/keys.h)
@@ -56,6 +57,7 @@ extern const kin_arch kin_arch_qwen3moe;
 extern const kin_arch kin_arch_qwen3next;
 extern const kin_arch kin_arch_qwen35;
 extern const kin_arch kin_arch_qwen35moe;
+extern const kin_arch kin_arch_qwen4exp;
 extern const kin_arch kin_arch_cohere2;
 extern const kin_arch kin_arch_deepseek2;
 extern const kin_arch kin_arch_deepseek32;

@@ -407,6 +407,7 @@ struct ggml_tensor *kin_block_attention(kin_graph *g, int il, struct ggml_tensor
     const kin_streams_mixer *mixer = kin_streams_of(g->hp);
     struct ggml_tensor *const *w = g->layers[il].w, *gates;
     if (w[KIN_W_NEXTN_PROJ]) x = join_draft(g, w, x);
+    if (w[KIN_W_NGRAM_KEY]) x = kin_op_ngrams(g, il, x); // [stream width, n_tokens]
     if (!mixer) return attention_onto(g, il, x, drops_rows(g, il) ? wanted_rows(g, x) : x);
     struct ggml_tensor *y = attention_onto(g, il, mixer->in(g, il, KIN_STREAMS_ATTN, x, &gates), NULL); // [n_embd, n]
     if (drops_rows(g, il)) {

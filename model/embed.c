@@ -6,30 +6,7 @@
 #include <string.h>
 
 #include "kernels/panel.h"
-
-enum { PART_BYTES = 8 << 10 }; // bytes of a row read at once
-
-// x // f32 [t->ne[0]]: one row, read and dequantized in parts of whole blocks.
-static int embed_row(const kin_model *model, const kin_gguf_tensor *t, int32_t token, float *x, kin_err *err) {
-    enum ggml_type type = (enum ggml_type)t->type;
-    ggml_to_float_t to_float = ggml_get_type_traits(type)->to_float;
-    int64_t n_embd = t->ne[0], block = ggml_blck_size(type);
-    int64_t part = PART_BYTES / (int64_t)ggml_type_size(type) * block;
-    uint64_t at = (uint64_t)token * ggml_row_size(type, n_embd);
-    uint8_t bytes[PART_BYTES];
-
-    for (int64_t done = 0; done < n_embd; done += part) {
-        int64_t n = n_embd - done < part ? n_embd - done : part;
-        size_t n_bytes = ggml_row_size(type, n);
-        if (kin_gguf_read(model->gguf, t, at, bytes, n_bytes, err) != 0) return KIN_FAIL;
-        if (type == GGML_TYPE_F32)
-            memcpy(x + done, bytes, n_bytes);
-        else
-            to_float(bytes, x + done, n);
-        at += n_bytes;
-    }
-    return 0;
-}
+#include "model/row.h"
 
 // x /= sqrt(mean(x^2) + eps)
 static void normalize(const kin_hparams *hp, int n, float *x) {
@@ -44,7 +21,7 @@ int kin_embed(const kin_model *model, const int32_t *tokens, int n, float *x, ki
         if (tokens[i] < 0 || tokens[i] >= model->hp.n_vocab) {
             return kin_err_set(err, "token %d is not in the vocabulary (0..%d)", tokens[i], model->hp.n_vocab - 1);
         }
-        if (embed_row(model, model->token_embd, tokens[i], x, err) != 0) return KIN_FAIL;
+        if (kin_row_read(model->gguf, model->token_embd, (uint64_t)tokens[i], x, err) != 0) return KIN_FAIL;
         if (model->hp.norms_embedding) normalize(&model->hp, model->hp.n_embd, x);
         for (int k = 0; k < model->hp.n_embd && model->hp.embedding_scale != 1; k++) x[k] *= model->hp.embedding_scale;
         for (int s = 1; s < model->hp.n_streams; s++) memcpy(x + s * model->hp.n_embd, x, (size_t)model->hp.n_embd * sizeof *x);
@@ -89,7 +66,7 @@ int kin_embed_inputs(const kin_model *model, const int32_t *tokens, int n, const
     float *row = malloc(all * sizeof *row);
     int rc = row ? multiply(model->input_proj, n, x, inputs, err) : kin_err_set(err, "out of memory");
     for (int i = 0; i < n && rc == 0; i++) {
-        rc = embed_row(model, model->input_embd, tokens[i], row, err);
+        rc = kin_row_read(model->gguf, model->input_embd, (uint64_t)tokens[i], row, err);
         for (size_t k = 0; k < all; k++) inputs[k] *= of_width;
         for (int il = 0; il < hp->n_layer; il++) normalize(hp, hp->n_input, inputs + il * hp->n_input);
         for (size_t k = 0; k < all; k++) inputs[k] = (inputs[k] * norm[k % (size_t)hp->n_input] + row[k] * of_row) * of_sum;

@@ -85,9 +85,24 @@ static inline size_t kin_conv_state_floats(const kin_hparams *hp) {
     return (size_t)(KIN_STATE_LOG + hp->conv.n_taps - 1) * (size_t)hp->n_embd;
 }
 
-// Returns the size of a state of the model's recurrent layers.
-static inline size_t kin_state_floats(const kin_hparams *hp) {
-    return hp->conv.n_taps > 0 ? kin_conv_state_floats(hp) : kin_delta_state_floats(&hp->delta);
+// Behind the state of the layer with an embedding of the last tokens: f32 [KIN_STATE_LOG + n_before][n_embd + KIN_NGRAM_EXTRA],
+// of the tokens that the convolution reaches, and of the log: the value that is added, then by stream the gate, and what makes
+// the convolution's input of the value, and the token's number plus 1; 0: there is no such token.
+enum { KIN_NGRAM_EXTRA = 32, KIN_NGRAM_GATES = 0, KIN_NGRAM_FACTORS = 8, KIN_NGRAM_TOKEN = 16 };
+static inline size_t kin_ngram_row_floats(const kin_hparams *hp) {
+    return (size_t)hp->n_embd + KIN_NGRAM_EXTRA;
+}
+static inline int kin_ngram_n_before(const kin_hparams *hp) {
+    return (hp->ngram.n_taps - 1) * hp->ngram.size;
+}
+static inline size_t kin_ngram_state_floats(const kin_hparams *hp, int il) {
+    if (hp->ngram.size == 0 || il != hp->ngram.layer) return 0;
+    return (size_t)(KIN_STATE_LOG + kin_ngram_n_before(hp)) * kin_ngram_row_floats(hp);
+}
+
+// Returns the size of a state of a recurrent layer.
+static inline size_t kin_state_floats(const kin_hparams *hp, int il) {
+    return hp->conv.n_taps > 0 ? kin_conv_state_floats(hp) : kin_delta_state_floats(&hp->delta) + kin_ngram_state_floats(hp, il);
 }
 
 typedef struct kin_graph_layer {
@@ -173,6 +188,7 @@ typedef struct kin_graph {
     struct ggml_tensor *residual; // f32 [n_embd, all.n]: added to the result of the second half of a feed-forward block
     struct ggml_tensor *inputs;   // f32 [n_input * n_layer, all.n]: the layers' inputs; NULL: they have none
     struct ggml_tensor *tokens;   // i32 [1, all.n]: their numbers in the vocabulary; NULL: no layer needs them
+    struct ggml_tensor *ngrams;   // f32 [any, all.n]: the embeddings of the last tokens (kin_ngram); NULL: there are none
     struct ggml_tensor *out_rows; // i32 [out.n]: their numbers in the batch; NULL: all tokens are needed
 
     // With kin's kernels:

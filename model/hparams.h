@@ -27,6 +27,7 @@ typedef struct kin_delta_net {
     int key_dim;  // keys of a head: as many, but in a state space
     int n_key_heads, n_value_heads;
     bool is_grouped;
+    bool gates_by_sigmoid; // the heads' results; false: by SiLU
     bool is_state_space; // Mamba-2: the matrix is not read before a token changes it; the convolution has a bias; a part of each
                          // head's input is added to its result, and a key head's results are normalised after the gate
 } kin_delta_net;
@@ -72,10 +73,29 @@ enum {
 typedef enum kin_streams_kind {
     KIN_STREAMS_ONE, // there is one stream, to which blocks add their results
     KIN_STREAMS_SINKHORN,
+    KIN_STREAMS_GATED,
     KIN_STREAMS_KINDS,
 } kin_streams_kind;
 
 enum { KIN_STREAM_ENDS = 4 }; // most tensors that mix the streams after the last layer
+
+// An embedding of a token and those before it, which is added to the streams before one layer. The ids of 2, 3, ... `size` tokens
+// make numbers of rows of a table in the file (kin_ngram_rows); a token's rows, one after the other, are its embedding.
+enum { KIN_NGRAM_TOKENS = 4, KIN_NGRAM_HEADS = 32 };
+typedef struct kin_ngram {
+    int size;    // 0: the model has none
+    int layer;   // before which it is added
+    int n_heads; // rows for each number of tokens
+    int dim;     // of a row
+    int n_taps;  // of the convolution of what is added, `size` tokens apart
+    int eos;     // the token before which nothing counts
+    uint64_t multipliers[KIN_NGRAM_TOKENS];
+    uint64_t first[KIN_NGRAM_HEADS], n_rows[KIN_NGRAM_HEADS]; // the rows of each head
+} kin_ngram;
+
+static inline int kin_ngram_n_rows(const kin_ngram *n) { // of a token
+    return n->size > 0 ? (n->size - 1) * n->n_heads : 0;
+}
 
 // How one layer computes. It has norms, biases, sinks and shared experts if it has their weights.
 typedef struct kin_layer {
@@ -89,6 +109,7 @@ typedef struct kin_layer {
     bool is_latent;              // attention is latent: head_dim and v_dim are those of the cache
     bool is_compressed;          // attention sees a window and compressed rows; head_dim is that of the one key
     int ratio;                   // tokens of a compressed row; 0: there are none
+    bool has_ngrams;             // an embedding of the last tokens is added to the streams before it
     bool routes_by_token;        // the token's number, not the router, chooses the experts
     bool gates_queries;          // each head's query is followed by the gate of its result, in one product (else KIN_W_ATTN_GATE)
     bool has_experts;            // false: the feed-forward block is dense
@@ -115,7 +136,9 @@ typedef struct kin_hparams {
     struct {
         int n_iterations;
         float eps;
-    } sinkhorn; // of KIN_STREAMS_SINKHORN
+    } sinkhorn;       // of KIN_STREAMS_SINKHORN
+    int n_mixer_rank; // of KIN_STREAMS_GATED: the width between the two matrices of a mixer's gate
+    kin_ngram ngram;
     int n_vocab;
     int n_input;     // values that each layer is given of each token besides the hidden state; 0: none
     int n_ctx_train; // at most n_ctx_max
@@ -179,8 +202,8 @@ static inline int kin_layer_n_compressed(const kin_layer *layer) {
     return (layer->ratio == 0 ? 1 : 2) * layer->head_dim + kin_layer_n_raw(layer);
 }
 
-// Returns the number of the first layers of which some need the tokens' numbers, because these choose their experts; so numbers
-// travel with the steps up to there. 0: none needs them.
+// Returns the number of the first layers of which some need the tokens' numbers, because these choose their experts or make an
+// embedding; so numbers travel with the steps up to there. 0: none needs them.
 int kin_hparams_token_layers(const kin_hparams *hp);
 
 // The widths of queries, of keys and values in the cache, and of attention's result, of a layer from kin_layer_of.
@@ -224,7 +247,8 @@ static inline int kin_delta_n_channels(const kin_delta_net *d) {
     return 2 * d->n_key_heads * d->key_dim + kin_delta_n_values(d);
 }
 
-// True if devices can be given some of the layers: not if a layer reads another one's keys and values, or inputs of its own.
+// True if devices can be given some of the layers: not if a layer reads another one's keys and values, inputs of its
+// own, or rows of the file.
 bool kin_hparams_can_divide(const kin_hparams *hp);
 
 // True if all layers have the same numbers of heads and the same widths, and values are as wide as keys.

@@ -123,6 +123,10 @@ struct ggml_tensor *kin_op_short_conv(kin_graph *g, int il, struct ggml_tensor *
 struct ggml_tensor *kin_op_delta_net(kin_graph *g, int il, struct ggml_tensor *x, struct ggml_tensor *beta_alpha,
                                      struct ggml_tensor *gate);
 
+// Adds the embeddings of the last tokens, g->ngrams, to the streams x // [stream width, n] before layer il: -> the same shape.
+// Changes the sequences' states.
+struct ggml_tensor *kin_op_ngrams(kin_graph *g, int il, struct ggml_tensor *x);
+
 // Normalises each row of x // [n, n_rows] in groups of ne[0] of `weight` // [n / n_groups, n_groups]. Changes x.
 struct ggml_tensor *kin_op_norm_groups(kin_graph *g, struct ggml_tensor *x, struct ggml_tensor *weight);
 

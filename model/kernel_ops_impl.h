@@ -74,7 +74,8 @@ struct kin_op {
     bool is_stacked; // one weight, or one of each expert, has the rows of gate, then those of up
     bool has_expert_scale;
     bool has_expert_bias;
-    float *states; // of a recurrent layer
+    float *states;       // of a recurrent layer,
+    size_t states_apart; // and floats from one to the next
     int n_groups, n_fields;
     kin_op_field fields[KIN_OP_FIELDS];
     bool gates;    // a product of experts is gate and up; else down

@@ -124,7 +124,7 @@ static void convolve(struct ggml_tensor *y, const struct kin_op *op, int n_threa
     const int n_groups = n_groups_of(d), group = chunk->i % n_groups, at = group * width_of(d), left = (int)x->ne[0] - at;
     const int n_normed = d->is_state_space ? 0 : 2 * d->n_key_heads; // groups
     const kin_run *run = &op->rows->plain.runs[chunk->i / n_groups];
-    float *history = op->states + (size_t)run->state * kin_delta_state_floats(d) + at;
+    float *history = op->states + (size_t)run->state * op->states_apart + at;
     channels c = {.run = run,
                   .ldh = (size_t)x->ne[0],
                   .x = (const float *)x->data + at,
@@ -149,6 +149,7 @@ struct ggml_tensor *kin_op_convolve(kin_graph *g, int il, struct ggml_tensor *x)
     struct kin_op *op = kin_op_new(g, KIN_OP_OTHER);
     op->rows = &g->all;
     op->states = g->layers[il].states;
+    op->states_apart = kin_state_floats(g->hp, il);
     op->eps = g->hp->rms_eps;
     return kin_op_node(g, GGML_TYPE_F32, x->ne[0], x->ne[1], args, args[2] ? 3 : 2, &convolutions, op);
 }
@@ -171,7 +172,7 @@ static void convolve_gated(struct ggml_tensor *y, const struct kin_op *op, int n
     const int n_embd = (int)y->ne[0], n_taps = op->hp->conv.n_taps, n_chunks = (n_embd + CHANNELS_A_CHUNK - 1) / CHANNELS_A_CHUNK;
     const int at = chunk->i % n_chunks * CHANNELS_A_CHUNK, left = n_embd - at;
     const kin_run *run = &op->rows->plain.runs[chunk->i / n_chunks];
-    float *history = op->states + (size_t)run->state * kin_conv_state_floats(op->hp) + at, *x = (float *)gates->data + at;
+    float *history = op->states + (size_t)run->state * op->states_apart + at, *x = (float *)gates->data + at;
     channels c = {.run = run,
                   .ldh = (size_t)n_embd,
                   .x = x,
@@ -200,6 +201,7 @@ struct ggml_tensor *kin_op_short_conv(kin_graph *g, int il, struct ggml_tensor *
     struct kin_op *op = kin_op_new(g, KIN_OP_OTHER);
     op->rows = &g->all;
     op->states = g->layers[il].states;
+    op->states_apart = kin_state_floats(g->hp, il);
     return kin_op_node(g, GGML_TYPE_F32, g->hp->n_embd, y->ne[1], args, 2, &short_convolutions, op);
 }
 
@@ -227,7 +229,7 @@ static head head_of(struct ggml_tensor *y, const struct kin_op *op, int chunk) {
     const kin_delta_net *d = &op->hp->delta;
     const int i = chunk % d->n_value_heads;
     const kin_run *run = &op->rows->plain.runs[chunk / d->n_value_heads];
-    float *state = op->states + (size_t)run->state * kin_delta_state_floats(d);
+    float *state = op->states + (size_t)run->state * op->states_apart;
     float *m = state + kin_delta_history_floats(d) + (size_t)i * kin_delta_head_floats(d);
     return (head){.op = op,
                   .y = y,
@@ -330,7 +332,10 @@ static void finish(const head *h, int i) {
     } else {
         h->op->kernels->rms_norm(dim, out, weight->data, h->op->eps, out);
     }
-    h->op->kernels->gate(KIN_GATE_SILU, dim, row_at(gate, row) + at, out, out);
+    if (d->gates_by_sigmoid)
+        h->op->kernels->gate_heads(KIN_HEAD_GATE_SIGMOID, true, 1, dim, row_at(gate, row) + at, out);
+    else
+        h->op->kernels->gate(KIN_GATE_SILU, dim, row_at(gate, row) + at, out, out);
 }
 
 static void compute_delta_net(struct ggml_tensor *y, const struct kin_op *op, int n_threads, const kin_team_chunk *c) {
@@ -361,6 +366,7 @@ struct ggml_tensor *kin_op_delta_net(kin_graph *g, int il, struct ggml_tensor *x
     struct kin_op *op = kin_op_new(g, KIN_OP_OTHER);
     op->rows = &g->all;
     op->states = g->layers[il].states;
+    op->states_apart = kin_state_floats(g->hp, il);
     op->eps = g->hp->rms_eps;
     return kin_op_node(g, GGML_TYPE_F32, kin_delta_n_values(&g->hp->delta), x->ne[1], args, 6, &delta_nets, op);
 }

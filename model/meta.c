@@ -54,6 +54,24 @@ int kin_meta_int_at(kin_meta *k, const char *key, int il, int fallback, int min,
     return k->failed ? 0 : value_or_fallback(k, name, 0, kin_gguf_array_i64(&array, (uint64_t)il), fallback, min, max);
 }
 
+uint64_t kin_meta_u64_at(kin_meta *k, const char *key, uint64_t i, uint64_t *n) {
+    char name[NAME_BYTES];
+    kin_gguf_array array;
+    kin_err ignored;
+    if (k->failed) return 0;
+    if (kin_gguf_get_array(k->gguf, full_key(k, key, name), &array, &ignored) != 0) {
+        *n = 1;
+        return (uint64_t)kin_meta_int(k, key, KIN_KEY_REQUIRED, 0, INT32_MAX);
+    }
+    *n = array.n;
+    if (array.kind == KIN_GGUF_STRING || array.kind == KIN_GGUF_F32 || array.kind == KIN_GGUF_F64)
+        kin_meta_fail(k, "'%s' must be an array of integers", name);
+    else if (i >= array.n)
+        kin_meta_fail(k, "'%s' has %llu numbers, but number %llu is needed", name, (unsigned long long)array.n,
+                      (unsigned long long)i + 1);
+    return k->failed ? 0 : (uint64_t)kin_gguf_array_i64(&array, i);
+}
+
 int kin_meta_int_of_all(kin_meta *k, const char *key, int fallback, int min, int max) {
     int first = kin_meta_int_at(k, key, 0, fallback, min, max);
     for (int il = 1; il < k->n_layer; il++)

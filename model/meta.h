@@ -29,6 +29,10 @@ int kin_meta_int_of_all(kin_meta *keys, const char *key, int fallback, int min, 
 // Does the same for layer `il`'s number: one for all layers, or an array with one per layer.
 int kin_meta_int_at(kin_meta *keys, const char *key, int il, int fallback, int min, int max);
 
+// Returns element i of an array of integers, of any size; a single one counts as an array of one. *n: how many there are. Fails
+// if there is no such key, or no such element.
+uint64_t kin_meta_u64_at(kin_meta *keys, const char *key, uint64_t i, uint64_t *n);
+
 // Reads layer `il`'s float of an array with one per layer; if there is no such key: `fallback`.
 float kin_meta_float_at(kin_meta *keys, const char *key, int il, float fallback, float min, float max);
 

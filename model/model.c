@@ -76,6 +76,21 @@ static int find_inputs(kin_model *m, size_t *n_used, kin_err *err) {
     return kin_model_find_tensor(m, "per_layer_proj_norm.weight", norm, true, true, &m->input_norm, n_used, err);
 }
 
+// Its rows are used by number, so there may be more of them.
+static int find_ngrams(kin_model *m, size_t *n_used, kin_err *err) {
+    const kin_ngram *n = &m->hp.ngram;
+    const kin_gguf_tensor *t = kin_gguf_find_tensor(m->gguf, "per_layer_token_embd.weight");
+    uint64_t least = 0;
+    for (int i = 0; i < kin_ngram_n_rows(n); i++) least = n->first[i] + n->n_rows[i] > least ? n->first[i] + n->n_rows[i] : least;
+    if (!t) return kin_err_set(err, "the tensor 'per_layer_token_embd.weight' is missing");
+    if (t->ne[0] != n->dim || (uint64_t)t->ne[1] < least || t->ne[2] != 1)
+        return kin_err_set(err, "tensor 'per_layer_token_embd.weight' has %lld rows of %lld, but the metadata says %llu of %d",
+                           (long long)t->ne[1], (long long)t->ne[0], (unsigned long long)least, n->dim);
+    m->ngram_embd = t;
+    ++*n_used;
+    return check_type(t, false, err);
+}
+
 static int find_stream_ends(kin_model *m, size_t *n_used, kin_err *err) {
     kin_streams_end end;
     for (int i = 0; kin_streams_end_at(&m->hp, i, &end); i++)
@@ -91,7 +106,8 @@ static int find_ends(kin_model *m, size_t *n_used, kin_err *err) {
     const char *of_rope = hp->has_long_factors ? "rope_factors_short.weight" : "rope_freqs.weight";
     if (kin_model_find_tensor(m, "token_embd.weight", matrix, false, true, &m->token_embd, n_used, err) != 0) return KIN_FAIL;
     snprintf(norm_name, sizeof norm_name, "%s.weight", hp->arch->output_norm ? hp->arch->output_norm : "output_norm");
-    if (kin_model_find_tensor(m, norm_name, norm, true, true, &m->output_norm, n_used, err) != 0) return KIN_FAIL;
+    if (!hp->arch->has_no_output_norm && kin_model_find_tensor(m, norm_name, norm, true, true, &m->output_norm, n_used, err) != 0)
+        return KIN_FAIL;
     if (hp->arch->biases_output_norm &&
         kin_model_find_tensor(m, "output_norm.bias", norm, true, true, &m->output_norm_bias, n_used, err) != 0)
         return KIN_FAIL;
@@ -102,7 +118,7 @@ static int find_ends(kin_model *m, size_t *n_used, kin_err *err) {
         kin_model_find_tensor(m, "rope_factors_long.weight", factors, true, true, &m->rope_factors_long, n_used, err) != 0)
         return KIN_FAIL;
     if (!m->output) m->output = m->token_embd;
-    if (find_stream_ends(m, n_used, err) != 0) return KIN_FAIL;
+    if (find_stream_ends(m, n_used, err) != 0 || (hp->ngram.size > 0 && find_ngrams(m, n_used, err) != 0)) return KIN_FAIL;
     return hp->n_input > 0 ? find_inputs(m, n_used, err) : 0;
 }
 
@@ -173,7 +189,7 @@ static int refuse_unknown(const kin_model *m, size_t n_used, kin_err *err) {
         const kin_gguf_tensor *t = kin_gguf_tensor_at(m->gguf, i);
         bool used = t == m->token_embd || t == m->output_norm || t == m->output_norm_bias || t == m->output ||
                     t == m->rope_factors || t == m->rope_factors_long || t == m->input_embd || t == m->input_proj ||
-                    t == m->input_norm || is_draft_tensor(m, t) || kin_model_ignores(m, t);
+                    t == m->input_norm || is_draft_tensor(m, t) || kin_model_ignores(m, t) || t == m->ngram_embd;
         for (int k = 0; k < KIN_STREAM_ENDS; k++) used = used || t == m->stream_ends[k];
         for (int il = 0; il < m->hp.n_layer && !used; il++) {
             for (int w = 0; w < KIN_W_COUNT; w++) used = used || m->layers[il].w[w] == t;
@@ -262,7 +278,9 @@ uint64_t kin_model_stream_end_bytes(const kin_model *m) {
 
 uint64_t kin_model_bytes_per_token(const kin_model *m) {
     const kin_hparams *hp = &m->hp;
-    uint64_t sum = m->output->n_bytes + m->output_norm->n_bytes + m->token_embd->n_bytes / (uint64_t)hp->n_vocab;
+    uint64_t sum = m->output->n_bytes + m->token_embd->n_bytes / (uint64_t)hp->n_vocab;
+    if (m->output_norm) sum += m->output_norm->n_bytes;
+    if (m->ngram_embd) sum += m->ngram_embd->n_bytes / (uint64_t)m->ngram_embd->ne[1] * (uint64_t)kin_ngram_n_rows(&hp->ngram);
     if (m->input_embd) sum += m->input_embd->n_bytes / (uint64_t)hp->n_vocab + m->input_proj->n_bytes;
     sum += kin_model_stream_end_bytes(m);
     for (int il = 0; il < hp->n_layer; il++) {

@@ -18,7 +18,7 @@ typedef struct kin_model {
     kin_model_layer *layers; // [n_layer]
 
     const kin_gguf_tensor *token_embd;                   // [n_embd, n_vocab]
-    const kin_gguf_tensor *output_norm;                  // f32 [n_embd]
+    const kin_gguf_tensor *output_norm;                  // f32 [n_embd]; NULL: what ends several streams is its norm
     const kin_gguf_tensor *output_norm_bias;             // f32 [n_embd]; NULL if the family has none
     const kin_gguf_tensor *output;                       // [n_embd, n_vocab]; token_embd itself if the two are tied
     const kin_gguf_tensor *stream_ends[KIN_STREAM_ENDS]; // mix several streams after the last layer (kin_streams_end_at); NULL:
@@ -29,6 +29,7 @@ typedef struct kin_model {
     const kin_gguf_tensor *input_embd; // [n_input * n_layer, n_vocab]
     const kin_gguf_tensor *input_proj; // [n_embd, n_input * n_layer]
     const kin_gguf_tensor *input_norm; // f32 [n_input]
+    const kin_gguf_tensor *ngram_embd; // [ngram.dim, any]: only single rows are read; NULL: the model has none
 } kin_model;
 
 // Opens a GGUF file (or all parts of a split one) as a model of a supported family.

@@ -2,6 +2,7 @@
 
 static const kin_streams_mixer *const mixers[KIN_STREAMS_KINDS] = {
     [KIN_STREAMS_SINKHORN] = &kin_streams_sinkhorn,
+    [KIN_STREAMS_GATED] = &kin_streams_gated,
 };
 
 const kin_streams_mixer *kin_streams_of(const kin_hparams *hp) {

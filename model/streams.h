@@ -39,6 +39,7 @@ typedef struct kin_streams_mixer {
 } kin_streams_mixer;
 
 extern const kin_streams_mixer kin_streams_sinkhorn;
+extern const kin_streams_mixer kin_streams_gated;
 
 // Returns the model's kind of mixing; NULL: it has one stream.
 const kin_streams_mixer *kin_streams_of(const kin_hparams *hp);

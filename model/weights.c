@@ -42,6 +42,10 @@ typedef enum dim {
     DIM_USED, // experts of a token
     DIM_VOCAB,
     DIM_STREAMS, // all streams of a token
+    DIM_N_STREAMS,
+    DIM_MIXER_RANK,
+    DIM_NGRAM, // a token's rows
+    DIM_NGRAM_TAPS,
     DIM_SINKHORN,
     DIM_SINKHORN_PARTS,
     DIM_LATENT, // of latent attention, like the following
@@ -161,6 +165,20 @@ static const weight_spec weight_specs[KIN_W_COUNT] = {
     [KIN_W_SINKHORN_FF_FN] = {"hc_ffn_fn.weight", KIN_WEIGHT_BLOCK_FFN_GATE, {DIM_STREAMS, DIM_SINKHORN}},
     [KIN_W_SINKHORN_FF_BASE] = {"hc_ffn_base.weight", KIN_WEIGHT_BLOCK_FFN_GATE, {DIM_SINKHORN}},
     [KIN_W_SINKHORN_FF_SCALE] = {"hc_ffn_scale.weight", KIN_WEIGHT_BLOCK_FFN_GATE, {DIM_SINKHORN_PARTS}},
+    [KIN_W_GATED_ATTN_NORM] = {"hc_attn_norm.weight", KIN_WEIGHT_BLOCK_ATTN, {DIM_STREAMS}},
+    [KIN_W_GATED_ATTN_DOWN] = {"hc_attn_down.weight", KIN_WEIGHT_BLOCK_ATTN, {DIM_STREAMS, DIM_MIXER_RANK}},
+    [KIN_W_GATED_ATTN_UP] = {"hc_attn_up.weight", KIN_WEIGHT_BLOCK_ATTN, {DIM_MIXER_RANK, DIM_STREAMS}},
+    [KIN_W_GATED_ATTN_INJECT] = {"hc_attn_inject.weight", KIN_WEIGHT_BLOCK_ATTN, {DIM_STREAMS, DIM_N_STREAMS}},
+    [KIN_W_GATED_FF_NORM] = {"hc_ffn_norm.weight", KIN_WEIGHT_BLOCK_FFN_GATE, {DIM_STREAMS}},
+    [KIN_W_GATED_FF_DOWN] = {"hc_ffn_down.weight", KIN_WEIGHT_BLOCK_FFN_GATE, {DIM_STREAMS, DIM_MIXER_RANK}},
+    [KIN_W_GATED_FF_UP] = {"hc_ffn_up.weight", KIN_WEIGHT_BLOCK_FFN_GATE, {DIM_MIXER_RANK, DIM_STREAMS}},
+    [KIN_W_GATED_FF_INJECT] = {"hc_ffn_inject.weight", KIN_WEIGHT_BLOCK_FFN_GATE, {DIM_STREAMS, DIM_N_STREAMS}},
+    [KIN_W_NGRAM_KEY] = {"ple_key.weight", KIN_WEIGHT_BLOCK_ATTN, {DIM_NGRAM, DIM_STREAMS}},
+    [KIN_W_NGRAM_VALUE] = {"ple_value.weight", KIN_WEIGHT_BLOCK_ATTN, {DIM_NGRAM, DIM_EMBD}},
+    [KIN_W_NGRAM_KEY_NORM] = {"ple_norm_key.weight", KIN_WEIGHT_BLOCK_ATTN, {DIM_STREAMS}},
+    [KIN_W_NGRAM_QUERY_NORM] = {"ple_norm_query.weight", KIN_WEIGHT_BLOCK_ATTN, {DIM_STREAMS}},
+    [KIN_W_NGRAM_CONV_NORM] = {"ple_norm_conv.weight", KIN_WEIGHT_BLOCK_ATTN, {DIM_STREAMS}},
+    [KIN_W_NGRAM_CONV] = {"ple_conv1d.weight", KIN_WEIGHT_BLOCK_ATTN, {DIM_NGRAM_TAPS, DIM_STREAMS}},
     [KIN_W_NEXTN_PROJ] = {"nextn.eh_proj.weight", KIN_WEIGHT_BLOCK_ATTN, {DIM_EMBD_TWICE, DIM_EMBD}},
     [KIN_W_NEXTN_TOKEN_NORM] = {"nextn.enorm.weight", KIN_WEIGHT_BLOCK_ATTN, {DIM_EMBD}},
     [KIN_W_NEXTN_STATE_NORM] = {"nextn.hnorm.weight", KIN_WEIGHT_BLOCK_ATTN, {DIM_EMBD}},
@@ -202,7 +220,7 @@ kin_weight_block kin_weight_block_of(kin_weight weight) {
 
 int kin_weight_is_vector(kin_weight weight) {
     const char *name = weight_specs[weight].name;
-    if (weight == KIN_W_DELTA_CONV || weight == KIN_W_CONV_TAPS) return true;
+    if (weight == KIN_W_DELTA_CONV || weight == KIN_W_CONV_TAPS || weight == KIN_W_NGRAM_CONV) return true;
     if (weight == KIN_W_ATTN_Q_NORM_EACH || weight == KIN_W_ATTN_K_NORM_EACH) return true;
     if (weight == KIN_W_COMPRESSOR_APE || weight == KIN_W_FFN_TOKEN_EXPERTS) return true;
     if (weight == KIN_W_STATE_A || weight == KIN_W_STATE_D || weight == KIN_W_STATE_NORM) return true;
@@ -259,6 +277,10 @@ static int64_t dim_size(dim d, const kin_hparams *hp, const kin_layer *layer) {
     case DIM_USED: return hp->n_expert_used;
     case DIM_VOCAB: return hp->n_vocab;
     case DIM_STREAMS: return kin_hparams_stream_width(hp);
+    case DIM_N_STREAMS: return hp->n_streams;
+    case DIM_MIXER_RANK: return hp->n_mixer_rank;
+    case DIM_NGRAM: return (int64_t)kin_ngram_n_rows(&hp->ngram) * hp->ngram.dim;
+    case DIM_NGRAM_TAPS: return hp->ngram.n_taps;
     case DIM_SINKHORN: return (2 + (int64_t)hp->n_streams) * hp->n_streams;
     case DIM_SINKHORN_PARTS: return 3;
     case DIM_LATENT: return hp->latent.n_latent;

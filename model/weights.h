@@ -111,6 +111,20 @@ typedef enum kin_weight {
     KIN_W_SINKHORN_FF_FN, // the same of the feed-forward block
     KIN_W_SINKHORN_FF_BASE,
     KIN_W_SINKHORN_FF_SCALE,
+    KIN_W_GATED_ATTN_NORM, // of several streams (KIN_STREAMS_GATED): what mixes them before attention, and adds its result
+    KIN_W_GATED_ATTN_DOWN,
+    KIN_W_GATED_ATTN_UP,
+    KIN_W_GATED_ATTN_INJECT,
+    KIN_W_GATED_FF_NORM, // the same of the feed-forward block
+    KIN_W_GATED_FF_DOWN,
+    KIN_W_GATED_FF_UP,
+    KIN_W_GATED_FF_INJECT,
+    KIN_W_NGRAM_KEY, // of the embedding of the last tokens (kin_ngram), like the following: a key for each stream,
+    KIN_W_NGRAM_VALUE,
+    KIN_W_NGRAM_KEY_NORM,
+    KIN_W_NGRAM_QUERY_NORM, // of the streams that keys are compared with
+    KIN_W_NGRAM_CONV_NORM,  // of the convolution's input
+    KIN_W_NGRAM_CONV,
     KIN_W_NEXTN_PROJ,       // of a draft block, like the following: makes its input of the two that these norms make
     KIN_W_NEXTN_TOKEN_NORM, // of the token's embedding, the first half
     KIN_W_NEXTN_STATE_NORM, // of the hidden state before it

@@ -22,7 +22,7 @@ struct kin_family {
     const char *optional;       // names with spaces between them
     char *present[MAX_PRESENT]; // "NAME ROWS"
     int n_present;
-    char *ignored[MAX_IGNORED]; // "FIRST NAME COLUMNS [ROWS]"
+    char *ignored[MAX_IGNORED]; // "FIRST[/STEP] NAME COLUMNS [ROWS]"
     int n_ignored;
     const char *path, *arch;
     int n_vocab;
@@ -114,6 +114,18 @@ static void put_list(kin_gguf_writer *w, const char *key, const char *value) {
     kin_gguf_writer_put_array(w, key, kinds[first], n, elements[first]);
 }
 
+// Puts a list of 64-bit integers: "u64[1, 2]".
+static void put_large_list(kin_gguf_writer *w, const char *key, const char *value) {
+    uint64_t numbers[MAX_LIST], n = 0;
+    char *at = strchr(value, '[') + 1;
+    for (char *end; n < MAX_LIST; at = end + strspn(end, " ,")) {
+        numbers[n] = strtoull(at, &end, 10);
+        if (end == at) break;
+        n++;
+    }
+    kin_gguf_writer_put_array(w, key, KIN_GGUF_U64, n, numbers);
+}
+
 static void put_keys(const kin_family *f, kin_gguf_writer *w) {
     for (int i = 0; i < f->n_lines; i++) {
         const char *value = f->lines[i].value;
@@ -122,6 +134,10 @@ static void put_keys(const kin_family *f, kin_gguf_writer *w) {
         snprintf(key, sizeof key, "%s.%s", f->arch, f->lines[i].key);
         if (*value == '[') {
             put_list(w, key, value);
+            continue;
+        }
+        if (strncmp(value, "u64[", 4) == 0) {
+            put_large_list(w, key, value);
             continue;
         }
         switch (kind_of(value, &number)) {
@@ -260,7 +276,7 @@ static bool is_float_matrix(int weight) {
 }
 
 static bool is_taps(int weight) {
-    return weight == KIN_W_DELTA_CONV || weight == KIN_W_CONV_TAPS;
+    return weight == KIN_W_DELTA_CONV || weight == KIN_W_CONV_TAPS || weight == KIN_W_NGRAM_CONV;
 }
 
 // Adds a weight of layer `il` as one of block i_block.
@@ -285,11 +301,12 @@ static void add_weight(const kin_family *f, kin_generator *g, int il, int i_bloc
 static void add_ignored(const kin_family *f, kin_generator *g, int i_block) {
     for (int i = 0; i < f->n_ignored; i++) {
         char what[64] = "", name[80];
-        int first = 0, n_cols = 1, n_rows = 1;
-        const int n = sscanf(f->ignored[i], "%d %63s %d %d", &first, what, &n_cols, &n_rows);
+        int first = 0, step = 1, at = 0, n_cols = 1, n_rows = 1;
+        if (sscanf(f->ignored[i], "%d/%d%n", &first, &step, &at) < 2) sscanf(f->ignored[i], "%d%n", &first, &at);
+        const int n = sscanf(f->ignored[i] + at, "%63s %d %d", what, &n_cols, &n_rows);
         snprintf(name, sizeof name, "blk.%d.%s", i_block, what);
-        if (i_block < first) continue;
-        if (n == 4)
+        if (i_block < first || step < 1 || (i_block - first) % step != 0) continue;
+        if (n == 3)
             kin_gen_add_matrix(g, KIN_ROLE_OTHER, i_block, name, n_cols, n_rows, 0);
         else
             kin_gen_add_vector(g, name, strstr(what, ".bias") ? 0 : 1, n_cols);
@@ -326,6 +343,13 @@ static void add_stream_ends(const kin_family *f, kin_generator *g) {
     }
 }
 
+// Returns how many rows the table of n-gram embeddings must have.
+static int64_t n_ngram_rows(const kin_ngram *n) {
+    uint64_t rows = 0;
+    for (int i = 0; i < kin_ngram_n_rows(n); i++) rows = n->first[i] + n->n_rows[i] > rows ? n->first[i] + n->n_rows[i] : rows;
+    return (int64_t)rows;
+}
+
 static void add_tensors(const kin_family *f, kin_generator *g) {
     const char *norm = f->hp.arch->output_norm ? f->hp.arch->output_norm : "output_norm";
     const kin_weight_set none = {{0}}, drafts = KIN_WEIGHT_SET(KIN_W_NEXTN_PROJ, KIN_W_NEXTN_TOKEN_NORM, KIN_W_NEXTN_STATE_NORM);
@@ -333,7 +357,9 @@ static void add_tensors(const kin_family *f, kin_generator *g) {
     snprintf(name, sizeof name, "%s.weight", norm);
     kin_gen_add_matrix(g, KIN_ROLE_EMBD, -1, "token_embd.weight", f->hp.n_embd, f->n_vocab, 0);
     if (!f->is_tied) kin_gen_add_matrix(g, KIN_ROLE_OUTPUT, -1, "output.weight", f->hp.n_embd, f->n_vocab, 0);
-    kin_gen_add_vector(g, name, 1, f->hp.n_embd);
+    if (!f->hp.arch->has_no_output_norm) kin_gen_add_vector(g, name, 1, f->hp.n_embd);
+    if (f->hp.ngram.size > 0)
+        kin_gen_add_matrix(g, KIN_ROLE_OTHER, -1, "per_layer_token_embd.weight", f->hp.ngram.dim, n_ngram_rows(&f->hp.ngram), 0);
     if (f->hp.arch->biases_output_norm) kin_gen_add_vector(g, "output_norm.bias", 0, f->hp.n_embd);
     add_stream_ends(f, g);
     add_rope_factors(f, g);

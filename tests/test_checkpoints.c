@@ -862,7 +862,7 @@ static void large_states_are_kept_in_several_requests(void **state) {
     assert_int_equal(kin_kv_load(kv, 1, 0, 1, false, &err), 0);
     r = (kin_page_request){.loads = true, .has_states = true, .seq = 1, .first = 1, .n = 1, .keys = {{{5}}}};
     assert_int_equal(kin_kv_pages_handle(pages, kv, &r, &err), 1);
-    const size_t at = kin_state_floats(&hp); // the second state
+    const size_t at = kin_state_floats(&hp, 0); // the second state
     for (int il = 0; il < 9; il++) assert_true(kin_kv_layer_states(kv, il)[at + 7] == (float)il + 0.5f);
     kin_kv_pages_close(pages);
     kin_kv_close(kv);

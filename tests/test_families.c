@@ -73,7 +73,8 @@ static bool is_known(const kin_golden *g) {
 // True if only kin's kernels can compute the model.
 static bool lacks_ggml(const kin_golden *g) {
     static const char *const lacking[] = {"deepseek32.", "deepseek4.",      "dsv2",      "dsv3.",      "glm-dsa.", "lfm2",
-                                          "ministral3.", "mistral-large3.", "mistral4.", "nemotron_h", "qwen35",   "qwen3next"};
+                                          "ministral3.", "mistral-large3.", "mistral4.", "nemotron_h", "qwen35",   "qwen3next",
+                                          "qwen4exp."};
     for (size_t i = 0; i < sizeof lacking / sizeof *lacking; i++)
         if (strncmp(g->name, lacking[i], strlen(lacking[i])) == 0) return true;
     return false;
@@ -398,6 +399,47 @@ static void rows_behind_128_tokens_are_as_exact_as_the_others(void **state) {
     free(want);
 }
 
+// The tokens before a step, and what they have added, are in the sequence's state: drafts that are rejected leave nothing there,
+// and a sequence that begins with another one's tokens goes on like it.
+static void ngram_embeddings_are_of_the_sequence(void **state) {
+    const kin_golden *g = own_of("qwen4exp.");
+    const size_t n_vocab = (size_t)g->n_vocab;
+    float *want = malloc((size_t)g->n_ids * n_vocab * sizeof *want), *got = malloc((size_t)g->n_ids * n_vocab * sizeof *got);
+    kin_runner_options o = kin_runner_options_defaults();
+    char path[1024];
+    kin_runner r;
+    kin_err err;
+    (void)state;
+    o.n_ctx = 512;
+    assert_true(want && got);
+    snprintf(path, sizeof path, "%s/%s.gguf", OWN_DIR, g->name);
+    if (kin_runner_open(&r, path, &o, &err) != 0) fail_msg("%s", err.text);
+    if (kin_head_eval(r.head, 0, 0, g->ids, g->n_ids, want, g->n_ids, &err) != 0) fail_msg("%s", err.text);
+    kin_head_truncate(r.head, 0, 0);
+    for (int n = 0; n < g->n_ids; n++) {
+        const int32_t drafts[] = {g->ids[n], 9, 211, 7, 6};
+        if (kin_head_eval(r.head, 0, n, drafts, 1 + n % 5, got, 1 + n % 5, &err) != 0) fail_msg("%s", err.text);
+        assert_memory_equal(got, want + (size_t)n * n_vocab, n_vocab * sizeof *got);
+        kin_head_truncate(r.head, 0, n + 1);
+        if (n != 12) continue;
+        if (kin_head_change(r.head, (kin_kv_op){1, 0, n + 1}, &err) != 0) fail_msg("%s", err.text);
+        const int n_left = g->n_ids - n - 1;
+        if (kin_head_eval(r.head, 1, n + 1, g->ids + n + 1, n_left, got, n_left, &err) != 0) fail_msg("%s", err.text);
+        assert_memory_equal(got, want + (size_t)(n + 1) * n_vocab, (size_t)n_left * n_vocab * sizeof *got);
+    }
+    for (int seq = 0; seq < 2; seq++) kin_head_truncate(r.head, seq, 0);
+    for (int at = 0; at < g->n_ids; at += 7) { // in turns
+        const int n = g->n_ids - at < 7 ? g->n_ids - at : 7;
+        for (int seq = 0; seq < 3; seq++) {
+            if (kin_head_eval(r.head, seq, at, g->ids + at, n, got, n, &err) != 0) fail_msg("%s", err.text);
+            assert_memory_equal(got, want + (size_t)at * n_vocab, (size_t)n * n_vocab * sizeof *got);
+        }
+    }
+    kin_runner_close(&r);
+    free(got);
+    free(want);
+}
+
 static void check_facts(const char *dir, const kin_golden *g) {
     static kin_model_facts facts;
     char path[1024];
@@ -621,6 +663,7 @@ int main(void) {
         cmocka_unit_test(a_ring_of_two_has_the_bits_of_one_machine),
         cmocka_unit_test(compressed_rows_follow_from_the_tokens_alone),
         cmocka_unit_test(rows_behind_128_tokens_are_as_exact_as_the_others),
+        cmocka_unit_test(ngram_embeddings_are_of_the_sequence),
     };
     kin_err err;
     n_models = kin_golden_load(GOLDEN_DIR, models, &err);

@@ -150,6 +150,9 @@ static void print_model(const kin_model *m, const char *name, const kin_vocab *v
                hp->n_ctx_train);
     else
         printf("context      %d tokens in training\n", hp->n_ctx_train);
+    if (m->ngram_embd)
+        printf("on disk      %s of n-gram embeddings stay in the file: %d rows of them are read for a token, before layer %d\n",
+               kin_size_format(m->ngram_embd->n_bytes, size, sizeof size), kin_ngram_n_rows(&hp->ngram), hp->ngram.layer);
     if (vocab)
         printf("vocabulary   %d tokens (%s)\n", hp->n_vocab, kinds[kin_vocab_get_kind(vocab)]);
     else

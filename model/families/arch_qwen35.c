@@ -1,10 +1,10 @@
 // qwen35, qwen35moe, qwen3next: Qwen 3.5 and 3.6, dense and with experts; Qwen3-Next. Most layers are gated delta nets; the
 // others are attention whose heads have gates. The experts have a shared one with a gate beside them.
-#include "model/arch.h"
+#include "model/families/qwen35.h"
 
 static const char *const obeyed[] = {"nextn_predict_layers", NULL};
 
-static void read_delta_net(kin_hparams *hp, kin_meta *k) {
+void kin_qwen35_read_delta_net(kin_hparams *hp, kin_meta *k) {
     kin_delta_net *d = &hp->delta;
     d->n_taps = kin_meta_int(k, "ssm.conv_kernel", KIN_KEY_REQUIRED, 2, KIN_CONVOLUTION_TAPS);
     d->head_dim = kin_meta_int(k, "ssm.state_size", KIN_KEY_REQUIRED, 16, KIN_DELTA_KEYS);
@@ -20,16 +20,15 @@ static void read_delta_net(kin_hparams *hp, kin_meta *k) {
         kin_meta_fail(k, "%d value heads of %d dimensions are not %d values", d->n_value_heads, d->head_dim, n_values);
 }
 
-// The file lists the recurrent layers, or says that every n-th layer is attention.
-static void read_kinds(kin_hparams *hp, kin_meta *k) {
+void kin_qwen35_read_kinds(kin_hparams *hp, kin_meta *k) {
     int interval = kin_meta_int(k, "full_attention_interval", 4, 1, 4096);
     for (int il = 0; il < hp->n_layer && !k->failed; il++)
         hp->layers[il].is_recurrent = kin_meta_int_at(k, "attention.recurrent_layers", il, (il + 1) % interval != 0, 0, 1);
 }
 
 static void read_qwen35_keys(kin_hparams *hp, kin_meta *k) {
-    read_delta_net(hp, k);
-    if (!k->failed) read_kinds(hp, k);
+    kin_qwen35_read_delta_net(hp, k);
+    if (!k->failed) kin_qwen35_read_kinds(hp, k);
     if (hp->n_expert == 0) return;
     hp->n_ff_shared = kin_meta_int(k, "expert_shared_feed_forward_length", hp->n_ff_exp, 1, 1 << 20);
     hp->routing.gating = KIN_GATING_SOFTMAX;

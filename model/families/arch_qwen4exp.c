@@ -1,0 +1,121 @@
+// qwen4exp: Qwen3.8-Flash-Next. The layers of Qwen 3.5, whose norms are mixers of several streams; an embedding of the last
+// tokens, whose table is read from the file row by row; an indexer, which chooses everything in the contexts that kin computes.
+#include "model/families/qwen35.h"
+#include "model/streams.h"
+
+static const char *const obeyed[] = {"nextn_predict_layers", NULL};
+static const char *const indexer[] = {"indexer.q_proj.weight", "indexer.k_proj.weight", "indexer.q_norm.weight",
+                                      "indexer.k_norm.weight", NULL};
+
+static void read_streams(kin_hparams *hp, kin_meta *k) {
+    hp->n_streams = kin_meta_int(k, "hyper_connection.count", KIN_KEY_REQUIRED, 2, KIN_STREAMS_MAX);
+    hp->n_mixer_rank = kin_meta_int(k, "hyper_connection.low_rank", KIN_KEY_REQUIRED, 1, 1 << 16);
+    hp->streams = KIN_STREAMS_GATED;
+    if (!k->failed && (int64_t)hp->n_streams * hp->n_embd > 1 << 20)
+        kin_meta_fail(k, "%d residual streams of %d numbers are too many", hp->n_streams, hp->n_embd);
+    if (!k->failed && hp->n_mixer_rank % 16 != 0)
+        kin_meta_fail(k, "mixers of streams with %d numbers between their matrices are not supported", hp->n_mixer_rank);
+}
+
+// Up to that many tokens the indexer chooses all of them: whole blocks, and the tokens behind the last one.
+static void limit_context(kin_hparams *hp, kin_meta *k) {
+    int most = 1;
+    const int n_index = kin_meta_int(k, "attention.indexer.top_k", KIN_KEY_REQUIRED, 1, 1 << 20);
+    for (uint64_t i = 0, n = 1; i < n && !k->failed; i++) {
+        const uint64_t ratio = kin_meta_u64_at(k, "attention.compress_ratios", i, &n);
+        if (ratio > 1 << 16) kin_meta_fail(k, "blocks of %llu tokens are not supported", (unsigned long long)ratio);
+        if (ratio > (uint64_t)most) most = (int)ratio;
+    }
+    if (!k->failed) kin_hparams_limit_context(hp, n_index + most - 1);
+}
+
+static void read_heads(kin_ngram *n, kin_meta *k) {
+    const uint64_t n_tokens = (uint64_t)n->size, n_heads = (uint64_t)kin_ngram_n_rows(n);
+    uint64_t n_found = 0;
+    for (uint64_t i = 0; i < n_tokens && !k->failed; i++)
+        n->multipliers[i] = kin_meta_u64_at(k, "ple.layer_multipliers", i, &n_found);
+    for (uint64_t i = 0; i < n_heads && !k->failed; i++) {
+        n->first[i] = kin_meta_u64_at(k, "ple.head_offsets", i, &n_found);
+        n->n_rows[i] = kin_meta_u64_at(k, "ple.head_vocab_sizes", i, &n_found);
+        if (!k->failed && (n->n_rows[i] == 0 || n->n_rows[i] > INT32_MAX || n->first[i] > INT32_MAX))
+            kin_meta_fail(k, "head %d of the n-gram embedding has %llu rows from row %llu on", (int)i,
+                          (unsigned long long)n->n_rows[i], (unsigned long long)n->first[i]);
+    }
+}
+
+static void read_ngrams(kin_hparams *hp, kin_meta *k) {
+    kin_ngram *n = &hp->ngram;
+    uint64_t n_layers = 0;
+    const uint64_t layer = kin_meta_u64_at(k, "ple.layers", 0, &n_layers);
+    n->size = kin_meta_int(k, "ple.ngram_size", KIN_KEY_REQUIRED, 2, KIN_NGRAM_TOKENS);
+    n->n_heads = kin_meta_int(k, "ple.heads_per_ngram", KIN_KEY_REQUIRED, 1, KIN_NGRAM_HEADS / (KIN_NGRAM_TOKENS - 1));
+    n->n_taps = kin_meta_int(k, "ple.conv_kernel", KIN_KEY_REQUIRED, 2, KIN_CONVOLUTION_TAPS);
+    n->eos = kin_meta_int(k, "ple.eos_token_id", KIN_KEY_REQUIRED, 0, INT32_MAX);
+    n->dim = kin_meta_int(k, "embedding_length_per_layer_input", KIN_KEY_REQUIRED, 1, 1 << 16);
+    if (k->failed) return;
+    if (n_layers != 1 || layer >= (uint64_t)hp->n_layer || !hp->layers[layer].is_recurrent)
+        kin_meta_fail(k, "n-gram embeddings must be added before one recurrent layer, not before %llu, the first of them %llu",
+                      (unsigned long long)n_layers, (unsigned long long)layer);
+    else if ((int64_t)kin_ngram_n_rows(n) * n->dim != hp->n_embd)
+        kin_meta_fail(k, "%d rows of %d numbers are not an embedding of %d", kin_ngram_n_rows(n), n->dim, hp->n_embd);
+    if (k->failed) return;
+    n->layer = (int)layer;
+    read_heads(n, k);
+}
+
+static void read_qwen4exp_keys(kin_hparams *hp, kin_meta *k) {
+    kin_qwen35_read_delta_net(hp, k);
+    if (!k->failed) kin_qwen35_read_kinds(hp, k);
+    hp->delta.gates_by_sigmoid = true;
+    hp->n_ff_shared = kin_meta_int(k, "expert_shared_feed_forward_length", hp->n_ff_exp, 1, 1 << 20);
+    hp->routing.gating = KIN_GATING_SOFTMAX;
+    hp->routing.normalize = true;
+    read_streams(hp, k);
+    limit_context(hp, k);
+    read_ngrams(hp, k);
+    if (!k->failed && hp->n_expert == 0) kin_meta_fail(k, "qwen4exp models without experts are not supported");
+}
+
+static void describe_qwen4exp_layer(const kin_hparams *hp, int il, kin_layer *layer) {
+    layer->is_recurrent = hp->layers[il].is_recurrent;
+    layer->gates_queries = !layer->is_recurrent;
+    layer->n_head_gate = layer->is_recurrent ? 0 : kin_layer_of(hp, il).head_dim;
+    layer->head_gate = KIN_HEAD_GATE_SIGMOID;
+    layer->has_ngrams = hp->ngram.size > 0 && il == hp->ngram.layer;
+}
+
+static kin_weight_set require_qwen4exp_weights(const kin_hparams *hp, const kin_layer *layer) {
+    kin_weight_set set =
+        KIN_WEIGHT_SET(KIN_W_GATED_ATTN_NORM, KIN_W_GATED_ATTN_DOWN, KIN_W_GATED_ATTN_UP, KIN_W_GATED_ATTN_INJECT,
+                       KIN_W_GATED_FF_NORM, KIN_W_GATED_FF_DOWN, KIN_W_GATED_FF_UP, KIN_W_GATED_FF_INJECT, KIN_W_FFN_ROUTER,
+                       KIN_W_FFN_DOWN_EXPS, KIN_WEIGHTS_SHARED, KIN_W_FFN_SHARED_ROUTER);
+    const kin_weight_set attention =
+        KIN_WEIGHT_SET(KIN_W_ATTN_Q_GATE, KIN_W_ATTN_K, KIN_W_ATTN_V, KIN_W_ATTN_OUT, KIN_WEIGHTS_QK_NORM);
+    const kin_weight_set delta =
+        KIN_WEIGHT_SET(KIN_W_DELTA_QKV, KIN_W_DELTA_GATE, KIN_W_DELTA_CONV, KIN_W_DELTA_DT, KIN_W_DELTA_A, KIN_W_DELTA_BETA,
+                       KIN_W_DELTA_ALPHA, KIN_W_DELTA_NORM, KIN_W_DELTA_OUT);
+    const kin_weight_set ngrams = KIN_WEIGHT_SET(KIN_W_NGRAM_KEY, KIN_W_NGRAM_VALUE, KIN_W_NGRAM_KEY_NORM, KIN_W_NGRAM_QUERY_NORM,
+                                                 KIN_W_NGRAM_CONV_NORM, KIN_W_NGRAM_CONV);
+    (void)hp;
+    kin_weight_set_join(&set, layer->is_recurrent ? &delta : &attention);
+    if (layer->has_ngrams) kin_weight_set_join(&set, &ngrams);
+    return set;
+}
+
+static kin_weight_set allow_qwen4exp_weights(const kin_hparams *hp, const kin_layer *layer) {
+    (void)hp, (void)layer;
+    return KIN_WEIGHT_SET(KIN_W_FFN_GATE_EXPS, KIN_W_FFN_UP_EXPS, KIN_W_FFN_GATE_UP_EXPS);
+}
+
+const kin_arch kin_arch_qwen4exp = {
+    .name = "qwen4exp",
+    .title = "Qwen3.8-Flash-Next",
+    .rope_neox = true,
+    .has_no_output_norm = true,
+    .keys = obeyed,
+    .ignored = indexer,
+    .read = read_qwen4exp_keys,
+    .layer = describe_qwen4exp_layer,
+    .required = require_qwen4exp_weights,
+    .optional = allow_qwen4exp_weights,
+};
