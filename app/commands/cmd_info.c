@@ -97,9 +97,9 @@ static void print_needs(const kin_model *m) {
     uint64_t states = kin_kv_states_bytes(&m->hp, &kv.windows, kv.n_ctx), kv_bytes = kin_kv_bytes(&m->hp, &kv), weights = 0;
     for (size_t i = 0; i < kin_gguf_n_tensors(m->gguf); i++) {
         const kin_gguf_tensor *t = kin_gguf_tensor_at(m->gguf, i);
-        if (!kin_model_ignores(m, t)) weights += t->n_bytes;
+        const bool is_read_by_row = t == m->input_embd || t == m->ngram_embd;
+        if (!is_read_by_row && !kin_model_ignores(m, t)) weights += t->n_bytes;
     }
-    if (m->input_embd) weights -= m->input_embd->n_bytes; // its rows are read singly
     printf("per token    %s of weights read; %s of KV cache (f16)\n", kin_size_format(kin_model_bytes_per_token(m), a, sizeof a),
            kin_size_format(per_token / (uint64_t)kv.n_ctx, b, sizeof b));
     if (kv.window.n_blocks > 0)
