@@ -178,6 +178,12 @@ static void collect_layer(kin_weights *w, int il, bool on_gpu, bool later, int *
     w->n_cpu_layers++;
 }
 
+// Matrices that end several streams are used as they are in the model's file.
+static void leave_as_in_file(kin_weights_block *b) {
+    b->pack = false;
+    for (int i = 0; i < b->n_pieces; i++) b->pieces[i].layout = KIN_LAYOUT_PLAIN;
+}
+
 // In cyclic order: the layers, the output's tiles, then the weights that are always in memory.
 void kin_weights_collect_blocks(kin_weights *w) {
     const kin_weights_options *o = &w->o;
@@ -193,11 +199,13 @@ void kin_weights_collect_blocks(kin_weights *w) {
     const kin_device *output_device = o->output_on_gpu ? gpu : cpu;
     for (int i = 0; i < w->n_tiles; i++)
         kin_weights_add_tile_block(new_block(w, output_device, i_compute_block++), m, i, &w->tiles[i], cpu);
+    const size_t n_numbered = w->n_blocks; // the others have no place in the cache file
     if (o->output) {
         kin_weights_block *norm = new_block(w, output_device, KIN_WEIGHTS_NO_COMPUTE_BLOCK);
         add_tensor(norm, m->output_norm, &full, &w->output_norm, cpu, false);
         add_tensor(norm, m->output_norm_bias, &full, &w->output_norm_bias, cpu, false);
         for (int i = 0; i < KIN_STREAM_ENDS; i++) add_tensor(norm, m->stream_ends[i], &full, &w->stream_ends[i], cpu, false);
+        leave_as_in_file(norm);
     }
     const kin_gguf_tensor *factors = kin_model_rope_factors(m, o->n_ctx);
     add_tensor(new_block(w, cpu, KIN_WEIGHTS_NO_COMPUTE_BLOCK), factors, &full, &w->rope_factors[0], cpu, false);
@@ -205,6 +213,7 @@ void kin_weights_collect_blocks(kin_weights *w) {
         add_tensor(new_block(w, gpu, KIN_WEIGHTS_NO_COMPUTE_BLOCK), factors, &full, &w->rope_factors[1], cpu, false);
     for (size_t i = 0; i < w->n_blocks; i++) {
         if (w->blocks[i].device->is_gpu) w->blocks[i].pack = false;
+        kin_assert(i < n_numbered || !w->blocks[i].pack);
     }
 }
 

@@ -13,8 +13,7 @@ static const kin_arch *const archs[] = {
     &kin_arch_muse_glimmer, &kin_arch_gemma4,     &kin_arch_qwen35,     &kin_arch_qwen35moe,  &kin_arch_qwen3next,
     &kin_arch_deepseek2,    &kin_arch_mistral4,   &kin_arch_lfm2,       &kin_arch_lfm2moe,    &kin_arch_mimo2,
     &kin_arch_exaone,       &kin_arch_exaone4,    &kin_arch_stablelm,   &kin_arch_nemotron_h, &kin_arch_hy_v3,
-    &kin_arch_deepseek4,    &kin_arch_glm_dsa,    &kin_arch_deepseek32, &kin_arch_minimax_m3,
-    &kin_arch_qwen4exp,
+    &kin_arch_deepseek4,    &kin_arch_glm_dsa,    &kin_arch_deepseek32, &kin_arch_minimax_m3, &kin_arch_qwen4exp,
 };
 
 const kin_arch *kin_arch_at(int i) {

@@ -48,9 +48,9 @@ typedef struct kin_model_spec {
     // The path of a text of metadata, bench/families/NAME.txt; NULL: none. Of the other fields only mix, n_vocab and seed count
     // then. A line is "KEY VALUE", where the family's prefix is left out, or "optional NAME...": weights that layers have
     // if they may ("attn_q.bias"), "tied", "present NAME [ROWS]": a tensor by which the family knows which layers have what, or
-    // "ignored FIRST[/STEP] NAME COLUMNS [ROWS]": a tensor of blocks from the first one on (of every STEP-th one), which kin accepts and never reads. A
-    // value is an integer, a number with a point, true, false, a text, or a list of these in brackets. Layers get all weights
-    // that the family requires.
+    // "ignored FIRST[/STEP] NAME COLUMNS [ROWS]": a tensor of blocks from the first one on (of every STEP-th one), which kin
+    // accepts and never reads. A value is an integer, a number with a point, true, false, a text, or a list of these in brackets.
+    // Layers get all weights that the family requires.
     const char *keys;
 } kin_model_spec;
 

@@ -225,6 +225,32 @@ static void check_streamed(const char *dir, const kin_golden *g) {
 }
 #define check_streamed(...) FROM_TEST(check_streamed(__VA_ARGS__))
 
+// Weights that a first run packs into a cache file, and a second one finds there.
+static void check_cached(const char *dir, const kin_golden *g) {
+    const size_t n = (size_t)g->n_ids * (size_t)g->n_vocab * sizeof(float);
+    kin_runner_options o = kin_runner_options_defaults();
+    float *want = calloc(1, n), *got = malloc(n);
+    char path[1024], cache[] = "/tmp/kin-test-families-XXXXXX";
+    assert_true(want && got);
+    snprintf(path, sizeof path, "%s/%s.gguf", dir, g->name);
+    eval_ids(path, g, &o, want);
+    assert_non_null(mkdtemp(cache));
+    o.cache_dir = cache;
+    for (int run = 0; run < 2; run++) {
+        eval_ids(path, g, &o, got);
+        if (memcmp(got, want, n) != 0) fail_msg("%s: run %d with a cache gives other logits", g->name, run);
+    }
+    remove_folder(cache);
+    free(got);
+    free(want);
+}
+#define check_cached(...) FROM_TEST(check_cached(__VA_ARGS__))
+
+static void weights_from_the_cache_give_the_same_bits(void **state) {
+    (void)state;
+    for (int i = 0; i < n_own; i++) check_cached(OWN_DIR, &own[i]);
+}
+
 static void streamed_weights_give_the_same_bits(void **state) {
     (void)state;
     for (int i = 0; i < n_own; i++) check_streamed(OWN_DIR, &own[i]);
@@ -654,6 +680,7 @@ int main(void) {
         cmocka_unit_test(a_prompt_in_small_batches_is_as_exact_as_llama_cpp),
         cmocka_unit_test(a_prompt_token_by_token_is_as_exact_as_llama_cpp),
         cmocka_unit_test(streamed_weights_give_the_same_bits),
+        cmocka_unit_test(weights_from_the_cache_give_the_same_bits),
         cmocka_unit_test(eight_sequences_have_the_bits_of_one),
         cmocka_unit_test(plans_know_the_facts_of_every_family),
         cmocka_unit_test(an_indexer_is_accepted_and_not_read),
