@@ -80,6 +80,7 @@ extern const kin_arch kin_arch_mistral3;
 extern const kin_arch kin_arch_mistral4;
 extern const kin_arch kin_arch_muse_glimmer;
 extern const kin_arch kin_arch_nemotron_h;
+extern const kin_arch kin_arch_nemotron_h_moe;
 extern const kin_arch kin_arch_olmo2;
 extern const kin_arch kin_arch_phi3;
 extern const kin_arch kin_arch_qwen2moe;

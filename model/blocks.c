@@ -495,15 +495,18 @@ struct ggml_tensor *kin_block_ffn_out(kin_graph *g, int il, struct ggml_tensor *
 
 // ---- experts
 
-// The inputs of the router and of the experts: x, the block's input, or its norm.
+// The inputs of the router, of shared experts and of the experts: x, the block's input, or its norm; the experts' may be a latent
+// that is made of it.
 typedef struct moe_input {
-    struct ggml_tensor *router, *experts; // [n_embd, n]
+    struct ggml_tensor *router, *shared; // [n_embd, n]
+    struct ggml_tensor *experts;         // [kin_hparams_expert_width, n]
 } moe_input;
 
 static moe_input norm_moe(kin_graph *g, int il, struct ggml_tensor *x) {
     struct ggml_tensor *const *w = g->layers[il].w;
-    moe_input in = {.experts = w[KIN_W_FFN_EXPS_NORM] ? kin_block_norm(g, x, w[KIN_W_FFN_EXPS_NORM], NULL) : norm_ffn(g, il, x)};
-    in.router = w[KIN_W_FFN_ROUTER_NORM] ? kin_block_norm(g, x, w[KIN_W_FFN_ROUTER_NORM], NULL) : in.experts;
+    moe_input in = {.shared = w[KIN_W_FFN_EXPS_NORM] ? kin_block_norm(g, x, w[KIN_W_FFN_EXPS_NORM], NULL) : norm_ffn(g, il, x)};
+    in.router = w[KIN_W_FFN_ROUTER_NORM] ? kin_block_norm(g, x, w[KIN_W_FFN_ROUTER_NORM], NULL) : in.shared;
+    in.experts = in.shared;
     return in;
 }
 
@@ -600,7 +603,9 @@ static struct ggml_tensor *experts_by_ggml(kin_graph *g, int il, struct ggml_ten
 static struct ggml_tensor *add_shared(kin_graph *g, int il, struct ggml_tensor *sum, struct ggml_tensor *cur) {
     struct ggml_tensor *const *w = g->layers[il].w, *router = w[KIN_W_FFN_SHARED_ROUTER];
     const kin_layer how = kin_layer_of(g->hp, il);
-    struct ggml_tensor *h = gated(g, how.gate, how.limit_shared, w[KIN_W_FFN_SHARED_GATE], w[KIN_W_FFN_SHARED_UP], cur);
+    struct ggml_tensor *h = w[KIN_W_FFN_SHARED_GATE]
+                                ? gated(g, how.gate, how.limit_shared, w[KIN_W_FFN_SHARED_GATE], w[KIN_W_FFN_SHARED_UP], cur)
+                                : kin_op_square_relu(g, linear(g, w[KIN_W_FFN_SHARED_UP], NULL, cur)); // [n_ff_shared, n]
     if (router) {
         struct ggml_tensor *gate = linear(g, router, NULL, cur); // [1, n]
         h = g->kernels ? kin_op_scale_sigmoid(g, h, gate) : ggml_mul(g->ctx, h, ggml_sigmoid(g->ctx, gate));
@@ -633,14 +638,30 @@ static struct ggml_tensor *experts_by_kernels(kin_graph *g, int il, struct ggml_
     return kin_op_experts(g, il, &how, sum, in.experts, routed, slots);
 }
 
+// sum + the experts' outputs; sum NULL: the outputs alone. ggml's operators have no experts without a gate.
+static struct ggml_tensor *sum_experts(kin_graph *g, int il, struct ggml_tensor *sum, moe_input in, struct ggml_tensor *x) {
+    struct ggml_tensor *const *w = g->layers[il].w;
+    const bool is_gated = w[KIN_W_FFN_GATE_EXPS] || w[KIN_W_FFN_GATE_UP_EXPS];
+    return g->kernels || !is_gated ? experts_by_kernels(g, il, sum, in, x) : experts_by_ggml(g, il, sum, in);
+}
+
+// The same of experts that read and write a latent. [n_embd, n]
+static struct ggml_tensor *sum_latent_experts(kin_graph *g, int il, struct ggml_tensor *sum, moe_input in,
+                                              struct ggml_tensor *x) {
+    struct ggml_tensor *const *w = g->layers[il].w;
+    kin_assert(!g->sums);                                               // only models with states have them
+    in.experts = linear(g, w[KIN_W_FFN_LATENT_DOWN], NULL, in.experts); // [n_expert_latent, n]
+    return linear_onto(g, w[KIN_W_FFN_LATENT_UP], NULL, sum_experts(g, il, NULL, in, x), sum);
+}
+
 // residual + experts(norm(x)); residual NULL: the sum of experts alone
 static struct ggml_tensor *ffn_experts(kin_graph *g, int il, struct ggml_tensor *x, struct ggml_tensor *residual) {
     struct ggml_tensor *const *w = g->layers[il].w;
     const moe_input in = norm_moe(g, il, x);
     const bool as_is = adds_as_is(g, w[KIN_W_FFN_OUT_NORM]);
     struct ggml_tensor *sum = as_is && !g->sums ? residual : NULL;
-    sum = g->kernels ? experts_by_kernels(g, il, sum, in, x) : experts_by_ggml(g, il, sum, in);
-    if (w[KIN_W_FFN_SHARED_DOWN]) sum = add_shared(g, il, sum, in.experts);
+    sum = w[KIN_W_FFN_LATENT_DOWN] ? sum_latent_experts(g, il, sum, in, x) : sum_experts(g, il, sum, in, x);
+    if (w[KIN_W_FFN_SHARED_DOWN]) sum = add_shared(g, il, sum, in.shared);
     if (g->sums) return kin_op_sum(g, sum, residual);
     if (w[KIN_W_FFN_DENSE_OUT_NORM]) sum = add_dense(g, il, sum, x);
     return end_layer(g, il, as_is ? sum : add_onto(g, sum, w[KIN_W_FFN_OUT_NORM], residual));

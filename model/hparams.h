@@ -151,6 +151,7 @@ typedef struct kin_hparams {
     int n_expert;        // 0: dense
     int n_expert_used;   // routed experts per token
     int n_ff_exp;        // of one expert
+    int n_expert_latent; // of the vector that experts read and write instead of the hidden state; 0: they use that
     int n_ff_shared;     // of the experts that every token uses, in total
     kin_routing routing; // of layers with experts; its bias is a weight
     float router_scale;  // multiplies the router's logits
@@ -222,6 +223,11 @@ static inline int kin_layer_n_embd_v(const kin_layer *layer) {
 
 static inline int kin_layer_n_embd_out(const kin_layer *layer) {
     return layer->n_head * layer->v_dim;
+}
+
+// The width of the vectors that experts read and write.
+static inline int kin_hparams_expert_width(const kin_hparams *hp) {
+    return hp->n_expert_latent > 0 ? hp->n_expert_latent : hp->n_embd;
 }
 
 // Returns the layout of its KV cache with kin's kernels. type: a GGUF type number

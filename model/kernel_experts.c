@@ -193,7 +193,7 @@ static int count_gathered(const struct ggml_tensor *gathered, const struct kin_o
 
 static void gather_token(struct ggml_tensor *gathered, const struct kin_op *op, int n_threads, const kin_team_chunk *c) {
     const struct ggml_tensor *routed = gathered->src[1], *input = gathered->src[2];
-    int n_used = op->hp->n_expert_used, columns = op->hp->n_embd;
+    int n_used = op->hp->n_expert_used, columns = kin_hparams_expert_width(op->hp);
     slots s = slots_of(gathered->src[0], op->hp);
     const int32_t *chosen = (const int32_t *)routed->data + c->i * routed->ne[0];
     (void)n_threads;
@@ -271,18 +271,19 @@ static size_t expert_bytes(const struct ggml_tensor *y, const struct kin_op *op,
 // Returns the rounded input of a span. With a single token all slots of gate and up share its input.
 static const void *input_of(const struct ggml_tensor *y, const struct kin_op *op, const struct ggml_tensor *inputs, int i,
                             int64_t slot) {
-    const bool is_shared = op->gates && y->ne[1] == op->hp->n_expert_used;
+    const bool is_shared = (op->gates || op->is_up) && y->ne[1] == op->hp->n_expert_used;
     return (const uint8_t *)inputs->data + (is_shared ? 0 : (size_t)slot * row_bytes(op->kind[i], y->src[2]->ne[0]));
 }
 
-// Sources: the slots, the rounded inputs, then gate, up and up's inputs, or down, then their biases if there are any.
+// Sources: the slots, the rounded inputs, then gate, up and up's inputs, or up alone, or down, then their biases if there are
+// any.
 static void multiply_expert(struct ggml_tensor *y, const struct kin_op *op, int n_threads, const kin_team_chunk *c) {
     const struct ggml_tensor *w = y->src[2];
     const expert_chunks e = cut_experts(y, op, n_threads);
     const slots s = slots_of(y->src[0], op->hp);
     const expert_span x = expert_span_of(&e, &s, c->i);
     const void *input = input_of(y, op, y->src[1], 0, x.slot), *next = NULL;
-    const int matrix = op->gates ? KIN_EXPERT_GATE : KIN_EXPERT_DOWN;
+    const int matrix = op->gates ? KIN_EXPERT_GATE : op->is_up ? KIN_EXPERT_UP : KIN_EXPERT_DOWN;
     kin_matrix m = expert_matrix(op, w, matrix, x.expert, x.begin, x.end, true);
     float *to = c->result ? c->result : (float *)y->data + x.slot * y->ne[0] + x.begin * KIN_PANEL_ROWS;
     const int64_t ldy = c->result ? m.rows : y->ne[0];
@@ -389,6 +390,20 @@ static struct ggml_tensor *gated_experts(kin_graph *g, int il, const kin_layer *
                        op);
 }
 
+// max(up x', 0)^2 for each slot: [n_ff_exp, n_slots]
+static struct ggml_tensor *ungated_experts(kin_graph *g, int il, struct ggml_tensor *counted, struct ggml_tensor *routed,
+                                           struct ggml_tensor *normed) {
+    struct ggml_tensor *up = g->layers[il].w[KIN_W_FFN_UP_EXPS];
+    const kin_act_kind kind = kin_kernel_act_kind((int)up->type);
+    struct ggml_tensor *args[] = {counted, expert_inputs(g, counted, routed, normed, kind), up};
+    struct kin_op *op = kin_op_new(g, KIN_OP_OTHER);
+    op->kind[0] = kind;
+    op->is_up = true;
+    op->il = il;
+    const int64_t n_slots = normed->ne[1] * g->hp->n_expert_used;
+    return kin_op_square_relu(g, kin_op_node(g, GGML_TYPE_F32, up->ne[1], n_slots, args, 3, &expert_products, op));
+}
+
 struct ggml_tensor *kin_op_experts(kin_graph *g, int il, const kin_layer *how, struct ggml_tensor *x, struct ggml_tensor *normed,
                                    struct ggml_tensor *routed, struct ggml_tensor *counted) {
     struct ggml_tensor *const *w = g->layers[il].w, *down = w[KIN_W_FFN_DOWN_EXPS], *down_bias = w[KIN_W_FFN_DOWN_EXPS_BIAS];
@@ -396,7 +411,9 @@ struct ggml_tensor *kin_op_experts(kin_graph *g, int il, const kin_layer *how, s
     const int64_t n = normed->ne[1], n_embd = normed->ne[0], n_slots = n * g->hp->n_expert_used;
 
     struct kin_op *op;
-    struct ggml_tensor *h = gated_experts(g, il, how, counted, routed, normed); // [n_ff_exp, n_slots]
+    const bool is_gated = w[KIN_W_FFN_GATE_EXPS] || w[KIN_W_FFN_GATE_UP_EXPS];
+    struct ggml_tensor *h = is_gated ? gated_experts(g, il, how, counted, routed, normed)
+                                     : ungated_experts(g, il, counted, routed, normed); // [n_ff_exp, n_slots]
     if (kind != KIN_ACT_F32) {
         op = kin_op_new(g, KIN_OP_OTHER);
         op->kind[0] = kind;

@@ -78,7 +78,8 @@ struct kin_op {
     size_t states_apart; // and floats from one to the next
     int n_groups, n_fields;
     kin_op_field fields[KIN_OP_FIELDS];
-    bool gates;    // a product of experts is gate and up; else down
+    bool gates;    // a product of experts is gate and up,
+    bool is_up;    // or up without a gate; else down
     int il;        // the layer that experts belong to
     bool is_guess; // computed only if the experts of layer il are to be guessed
 

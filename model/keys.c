@@ -102,6 +102,7 @@ static const kin_key keys[] = {
     USED("hyper_connection.sinkhorn_iterations"),
     USED("leading_dense_block_count"),
     USED("logit_scale"),
+    USED("moe_latent_size"),
     USED("ple.conv_kernel"),
     USED("ple.eos_token_id"),
     USED("ple.head_offsets"),

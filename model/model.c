@@ -171,10 +171,10 @@ static int check_qkv(const kin_model *m, int il, kin_err *err) {
     return kin_err_set(err, "layer %d needs either the tensor attn_qkv or attn_q, attn_k and attn_v", il);
 }
 
-// Every layer with experts must have their gate and up matrices in one of two forms.
-static int check_experts(const kin_model *m, int il, kin_err *err) {
+// Every layer with experts must have their gate and up matrices in one of two forms, unless the family's experts have no gate.
+static int check_experts(const kin_model *m, int il, const kin_weight_set *known, kin_err *err) {
     const kin_gguf_tensor *const *w = m->layers[il].w;
-    if (!kin_layer_of(&m->hp, il).has_experts) return 0;
+    if (!kin_layer_of(&m->hp, il).has_experts || !kin_weight_set_has(known, KIN_W_FFN_GATE_EXPS)) return 0;
     if (w[KIN_W_FFN_GATE_UP_EXPS] ? !w[KIN_W_FFN_GATE_EXPS] && !w[KIN_W_FFN_UP_EXPS]
                                   : w[KIN_W_FFN_GATE_EXPS] && w[KIN_W_FFN_UP_EXPS])
         return 0;
@@ -210,7 +210,7 @@ int kin_model_find_layer(kin_model *m, int il, int i_block, const kin_weight_set
     if (also) kin_weight_set_join(&required, also);
     kin_weight_set_join(&known, &required);
     if (find_weights(m, il, i_block, &required, &known, n_used, err) != 0) return KIN_FAIL;
-    return check_qkv(m, il, err) == 0 ? check_experts(m, il, err) : KIN_FAIL;
+    return check_qkv(m, il, err) == 0 ? check_experts(m, il, &known, err) : KIN_FAIL;
 }
 
 static int read_model(kin_model *m, kin_err *err) {

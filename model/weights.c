@@ -14,6 +14,8 @@ typedef enum dim {
     DIM_FF_EXP,
     DIM_FF_EXP_TWICE,
     DIM_EXPERT,
+    DIM_EXPERT_WIDTH, // of its input and output
+    DIM_EXPERT_LATENT,
     DIM_QKV,    // query, key and value heads
     DIM_N_HEAD, // query heads
     DIM_N_HEAD_KV,
@@ -139,9 +141,9 @@ static const weight_spec weight_specs[KIN_W_COUNT] = {
     [KIN_W_FFN_CHOICE_BIAS] = {"exp_probs_b.bias", KIN_WEIGHT_BLOCK_FFN_GATE, {DIM_EXPERT}},
     [KIN_W_FFN_CHOICE_BIAS_2] = {"exp_probs_b", KIN_WEIGHT_BLOCK_FFN_GATE, {DIM_EXPERT}},
     [KIN_W_FFN_TOKEN_EXPERTS] = {"ffn_gate_tid2eid.weight", KIN_WEIGHT_BLOCK_FFN_GATE, {DIM_USED, DIM_VOCAB}},
-    [KIN_W_FFN_GATE_EXPS] = {"ffn_gate_exps.weight", KIN_WEIGHT_BLOCK_EXPERTS, {DIM_EMBD, DIM_FF_EXP, DIM_EXPERT}},
-    [KIN_W_FFN_UP_EXPS] = {"ffn_up_exps.weight", KIN_WEIGHT_BLOCK_EXPERTS, {DIM_EMBD, DIM_FF_EXP, DIM_EXPERT}},
-    [KIN_W_FFN_DOWN_EXPS] = {"ffn_down_exps.weight", KIN_WEIGHT_BLOCK_EXPERTS, {DIM_FF_EXP, DIM_EMBD, DIM_EXPERT}},
+    [KIN_W_FFN_GATE_EXPS] = {"ffn_gate_exps.weight", KIN_WEIGHT_BLOCK_EXPERTS, {DIM_EXPERT_WIDTH, DIM_FF_EXP, DIM_EXPERT}},
+    [KIN_W_FFN_UP_EXPS] = {"ffn_up_exps.weight", KIN_WEIGHT_BLOCK_EXPERTS, {DIM_EXPERT_WIDTH, DIM_FF_EXP, DIM_EXPERT}},
+    [KIN_W_FFN_DOWN_EXPS] = {"ffn_down_exps.weight", KIN_WEIGHT_BLOCK_EXPERTS, {DIM_FF_EXP, DIM_EXPERT_WIDTH, DIM_EXPERT}},
     [KIN_W_FFN_GATE_EXPS_BIAS] = {"ffn_gate_exps.bias", KIN_WEIGHT_BLOCK_FFN_GATE, {DIM_FF_EXP, DIM_EXPERT}},
     [KIN_W_FFN_UP_EXPS_BIAS] = {"ffn_up_exps.bias", KIN_WEIGHT_BLOCK_FFN_UP, {DIM_FF_EXP, DIM_EXPERT}},
     [KIN_W_FFN_DOWN_EXPS_BIAS] = {"ffn_down_exps.bias", KIN_WEIGHT_BLOCK_FFN_DOWN, {DIM_EMBD, DIM_EXPERT}},
@@ -159,6 +161,8 @@ static const weight_spec weight_specs[KIN_W_COUNT] = {
     [KIN_W_FFN_SHARED_GATE] = {"ffn_gate_shexp.weight", KIN_WEIGHT_BLOCK_FFN_GATE, {DIM_EMBD, DIM_FF_SHARED}},
     [KIN_W_FFN_SHARED_UP] = {"ffn_up_shexp.weight", KIN_WEIGHT_BLOCK_FFN_UP, {DIM_EMBD, DIM_FF_SHARED}},
     [KIN_W_FFN_SHARED_DOWN] = {"ffn_down_shexp.weight", KIN_WEIGHT_BLOCK_FFN_DOWN, {DIM_FF_SHARED, DIM_EMBD}},
+    [KIN_W_FFN_LATENT_DOWN] = {"ffn_latent_down.weight", KIN_WEIGHT_BLOCK_FFN_GATE, {DIM_EMBD, DIM_EXPERT_LATENT}},
+    [KIN_W_FFN_LATENT_UP] = {"ffn_latent_up.weight", KIN_WEIGHT_BLOCK_FFN_DOWN, {DIM_EXPERT_LATENT, DIM_EMBD}},
     [KIN_W_SINKHORN_ATTN_FN] = {"hc_attn_fn.weight", KIN_WEIGHT_BLOCK_ATTN, {DIM_STREAMS, DIM_SINKHORN}},
     [KIN_W_SINKHORN_ATTN_BASE] = {"hc_attn_base.weight", KIN_WEIGHT_BLOCK_ATTN, {DIM_SINKHORN}},
     [KIN_W_SINKHORN_ATTN_SCALE] = {"hc_attn_scale.weight", KIN_WEIGHT_BLOCK_ATTN, {DIM_SINKHORN_PARTS}},
@@ -248,6 +252,8 @@ static int64_t dim_size(dim d, const kin_hparams *hp, const kin_layer *layer) {
     case DIM_FF_EXP: return hp->n_ff_exp;
     case DIM_FF_EXP_TWICE: return 2 * (int64_t)hp->n_ff_exp;
     case DIM_EXPERT: return hp->n_expert;
+    case DIM_EXPERT_WIDTH: return kin_hparams_expert_width(hp);
+    case DIM_EXPERT_LATENT: return hp->n_expert_latent;
     case DIM_QKV: return kin_layer_n_embd_q(layer) + kin_layer_n_embd_k(layer) + (int64_t)kin_layer_n_embd_v(layer);
     case DIM_N_HEAD: return layer->n_head;
     case DIM_N_HEAD_KV: return layer->n_head_kv;

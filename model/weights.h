@@ -104,6 +104,8 @@ typedef enum kin_weight {
     KIN_W_FFN_SHARED_GATE,
     KIN_W_FFN_SHARED_UP,
     KIN_W_FFN_SHARED_DOWN,
+    KIN_W_FFN_LATENT_DOWN,  // makes the experts' input of the block's,
+    KIN_W_FFN_LATENT_UP,    // and the block's output of the sum of theirs
     KIN_W_SINKHORN_ATTN_FN, // of several streams (KIN_STREAMS_SINKHORN): its products, their scales and what is added to them
                             // make the gates of attention
     KIN_W_SINKHORN_ATTN_BASE,
