@@ -126,8 +126,9 @@ static const uint8_t *find(void *user, int il, int expert, int matrix, bool wait
     if (i_slot == NO_SLOT) return e->memory;
     if (waits) wait_here(e, &e->slots[i_slot]);
     const int state = atomic_load(&e->slots[i_slot].state);
-    // Others may fail: those that a step which ended early has chosen. A late thread may have found a guess that was dropped.
-    if (waits && state > 0 && state != ECANCELED) atomic_store(&e->failed, state);
+    // Others may fail: those that a step which ended early has chosen. In the slot that a late thread found there may be another.
+    const bool is_there = atomic_load(&e->places[il * e->n_expert + expert]) == i_slot;
+    if (waits && state > 0 && is_there) atomic_store(&e->failed, state);
     const int k = l->in_file.matrices[matrix].i_part;
     return slot_memory(e, i_slot) + l->part_at[k] + offset_of(&l->in_file.parts[k], expert) % KIN_STREAM_ALIGN +
            l->in_file.matrices[matrix].at;
@@ -183,9 +184,9 @@ static void free_slots(kin_experts *e, const kin_expert_changes *changes) {
         e->free_[e->n_free++] = atomic_exchange(&e->places[changes->evicted[i]], NO_SLOT);
 }
 
-// Gives the memory of the last n free slots back. Those before them have none.
-static void drop_slots(kin_experts *e, size_t n) {
-    for (size_t i = e->n_free - n; i < e->n_free; i++) {
+// Gives the memory of free slots back. Those that have any are the last ones.
+static void drop_free_slots(kin_experts *e) {
+    for (size_t i = e->n_free; i-- > 0 && e->slots[e->free_[i]].touched > 0;) {
         slot *s = &e->slots[e->free_[i]];
         end_old_read(e, s); // it would take the memory again
         kin_pages_drop(slot_memory(e, e->free_[i]), s->touched);
@@ -271,10 +272,9 @@ static size_t choose_slots(kin_experts *e, int il, int n_tokens, const int32_t *
     adopt_reads(e, il, order, n);
     size_t n_tickets = read_again(e, il, order, n, 0);
     free_slots(e, changes);
-    const size_t n_evicted = changes->n_evicted, n_missing = changes->n_missing;
-    for (size_t i = 0; i < n_missing; i++)
+    for (size_t i = 0; i < changes->n_missing; i++)
         e->tickets[n_tickets++] = begin_read(e, changes->missing[i], e->free_[--e->n_free], FOR_STEP);
-    if (n_evicted > n_missing) drop_slots(e, n_evicted - n_missing); // a layer's experts may be larger than another's
+    drop_free_slots(e); // a layer's experts may be larger than another's
     const int n_reading = put_last(e, il, order, n);
     e->n_hits += (uint64_t)(n - n_reading);
     e->n_misses += (uint64_t)n_reading;
@@ -287,6 +287,7 @@ static void choose(void *user, int il, int n_tokens, const int32_t *begin, int32
     if (e->layers[il].in_file.n_parts == 0) return;
     pthread_mutex_lock(&e->mutex);
     atomic_store(&e->n_reading, 1);
+    atomic_store(&e->wait_begin, 0); // of a read that had just ended
     const size_t n_tickets = choose_slots(e, il, n_tokens, begin, order, n);
     if (n_tickets > 0) kin_stream_read(e->stream, e->tickets, n_tickets);
     count_down(e);
@@ -331,6 +332,7 @@ static void expect(void *user, int il, const int32_t *likely, int n_tokens, int 
     free_slots(e, changes);
     for (size_t i = 0; i < changes->n_missing; i++)
         e->tickets[i] = begin_read(e, changes->missing[i], e->free_[--e->n_free], GUESSED);
+    drop_free_slots(e);
     e->n_guessed += changes->n_missing;
     if (changes->n_missing > 0) kin_stream_read_idly(e->stream, e->tickets, changes->n_missing);
     pthread_mutex_unlock(&e->mutex);
@@ -484,7 +486,7 @@ void kin_experts_set_budget(kin_experts *e, uint64_t budget) {
     e->budget = budget;
     const kin_expert_changes *changes = kin_expert_cache_set_budget(e->cache, budget);
     free_slots(e, changes);
-    drop_slots(e, changes->n_evicted);
+    drop_free_slots(e);
     pthread_mutex_unlock(&e->mutex);
 }
 
@@ -492,7 +494,7 @@ void kin_experts_forget(kin_experts *e, int il) {
     pthread_mutex_lock(&e->mutex);
     const kin_expert_changes *changes = kin_expert_cache_forget(e->cache, il);
     free_slots(e, changes);
-    drop_slots(e, changes->n_evicted);
+    drop_free_slots(e);
     pthread_mutex_unlock(&e->mutex);
 }
 

@@ -60,7 +60,7 @@ typedef struct kin_batch {
     int n_tokens;
     const int32_t *pos;    // [n_tokens] position in the sequence, from 0
     const int32_t *seq;    // [n_tokens] sequence number, >= 0; NULL: all 0
-    const int32_t *tokens; // [n_tokens] their numbers in the vocabulary; NULL: no layer needs them (kin_hparams_needs_tokens)
+    const int32_t *tokens; // [n_tokens] their numbers in the vocabulary; NULL: no layer needs them (kin_hparams_token_layers)
     const int32_t *out;    // [n_out] rows whose result is needed after the last layer, ascending; NULL: all
     int n_out;
     const float *inputs;  // f32 [n_tokens, n_layer * n_input]: the layers' inputs (model/embed.h); NULL: they have none

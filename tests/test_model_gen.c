@@ -438,6 +438,43 @@ static void every_family_of_the_benchmark_is_described(void **state) {
     "architecture stablelm\ncontext_length 64\nembedding_length 64\nblock_count 2\nfeed_forward_length 96\n"                     \
     "attention.head_count 4\nattention.head_count_kv 2\nattention.layer_norm_epsilon 0.00001\nrope.dimension_count 8\n"
 
+#define DEEPSEEK4(heads, gating)                                                                                                 \
+    "architecture deepseek4\n"                                                                                                   \
+    "context_length 4096\n"                                                                                                      \
+    "embedding_length 64\n"                                                                                                      \
+    "block_count 4\n"                                                                                                            \
+    "feed_forward_length 32\n"                                                                                                   \
+    "attention.head_count_kv 1\n"                                                                                                \
+    "attention.key_length 32\n"                                                                                                  \
+    "attention.value_length 32\n"                                                                                                \
+    "attention.layer_norm_rms_epsilon 0.000001\n"                                                                                \
+    "attention.q_lora_rank 32\n"                                                                                                 \
+    "attention.sliding_window 24\n"                                                                                              \
+    "attention.output_group_count 2\n"                                                                                           \
+    "attention.output_lora_rank 32\n"                                                                                            \
+    "attention.compress_ratios [0, 4, 128, 4]\n"                                                                                 \
+    "attention.compress_rope_freq_base 160000.0\n"                                                                               \
+    "attention.indexer.head_count 2\n"                                                                                           \
+    "attention.indexer.key_length 64\n"                                                                                          \
+    "attention.indexer.top_k 512\n"                                                                                              \
+    "rope.dimension_count 16\n"                                                                                                  \
+    "rope.freq_base 10000.0\n"                                                                                                   \
+    "rope.scaling.type yarn\n"                                                                                                   \
+    "rope.scaling.factor 16.0\n"                                                                                                 \
+    "rope.scaling.original_context_length 64\n"                                                                                  \
+    "hyper_connection.count 4\n"                                                                                                 \
+    "hyper_connection.sinkhorn_iterations 20\n"                                                                                  \
+    "hyper_connection.epsilon 0.000001\n"                                                                                        \
+    "hash_layer_count 2\n"                                                                                                       \
+    "expert_count 4\n"                                                                                                           \
+    "expert_used_count 2\n"                                                                                                      \
+    "expert_feed_forward_length 32\n"                                                                                            \
+    "expert_shared_count 1\n"                                                                                                    \
+    "expert_weights_norm true\n"                                                                                                 \
+    "expert_weights_scale 1.5\n"                                                                                                 \
+    "swiglu_clamp_exp [1.0, 1.0, 1.0, 1.0]\n"                                                                                    \
+    "attention.head_count " heads "\nexpert_gating_func " gating "\n"
+
 static void expect_family(const char *keys, const char *error) {
     temp_path text = write_text(keys);
     kin_family *family;
@@ -453,6 +490,9 @@ static void a_family_refuses_layers_that_it_cannot_compute(void **state) {
     (void)state;
     expect_family(NEMOTRON("[0, 64, 0]", "[0, 0, 2]"), NULL);
     expect_family(NEMOTRON("[0, 64, 0]", "[2, 0, 2]"), "without state spaces");
+    expect_family(DEEPSEEK4("8", "4"), NULL);
+    expect_family(DEEPSEEK4("[8, 4, 8, 8]", "4"), "layers with different numbers of heads are not supported");
+    expect_family(DEEPSEEK4("8", "3"), "a softmax of the chosen ones");
     expect_family(STABLELM "present blk.0.attn_q_norm.weight\npresent blk.0.attn_k_norm.weight\n", NULL);
     expect_family(STABLELM "present blk.1.attn_k_norm.weight\n", "layer 1 has a norm of query heads or of key heads alone");
 }

@@ -43,6 +43,8 @@ static void check_heads(kin_hparams *hp, kin_meta *k) {
                       hp->v_dim);
     else if (hp->head_dim % 16 != 0 || hp->head_dim > KIN_KV_DIM || hp->head_dim <= c->n_rot)
         kin_meta_fail(k, "a head of %d numbers, of which %d rotate, is not supported", hp->head_dim, c->n_rot);
+    else if (!kin_hparams_is_uniform(hp))
+        kin_meta_fail(k, "layers with different numbers of heads are not supported");
     else if (hp->n_head % c->n_group != 0 || c->n_rank % 16 != 0)
         kin_meta_fail(k, "%d heads cannot be divided into %d groups with outputs of %d", hp->n_head, c->n_group, c->n_rank);
 }
@@ -92,6 +94,8 @@ static void read_deepseek4_keys(kin_hparams *hp, kin_meta *k) {
     read_attention(hp, k);
     read_layers(hp, k);
     if (!k->failed && hp->n_expert == 0) kin_meta_fail(k, "deepseek4 models without experts are not supported");
+    if (!k->failed && hp->routing.gating == KIN_GATING_CHOSEN)
+        kin_meta_fail(k, "experts that a softmax of the chosen ones weights are not supported for this family");
     if (!k->failed && hp->routing.n_group > 1) kin_meta_fail(k, "groups of experts are not supported for this family");
 }
 

@@ -23,7 +23,8 @@ static void limit_context(kin_hparams *hp, kin_meta *k) {
     const int n_index = kin_meta_int(k, "attention.indexer.top_k", KIN_KEY_REQUIRED, 1, 1 << 20);
     for (uint64_t i = 0, n = 1; i < n && !k->failed; i++) {
         const uint64_t ratio = kin_meta_u64_at(k, "attention.compress_ratios", i, &n);
-        if (ratio > 1 << 16) kin_meta_fail(k, "blocks of %llu tokens are not supported", (unsigned long long)ratio);
+        if (!k->failed && n > 1 << 12) kin_meta_fail(k, "%llu compress_ratios are too many", (unsigned long long)n);
+        if (!k->failed && ratio > 1 << 16) kin_meta_fail(k, "blocks of %llu tokens are not supported", (unsigned long long)ratio);
         if (ratio > (uint64_t)most) most = (int)ratio;
     }
     if (!k->failed) kin_hparams_limit_context(hp, n_index + most - 1);

@@ -83,7 +83,7 @@ static int64_t find_least(const kin_expert_cache *c) {
 }
 
 static void evict(kin_expert_cache *c, size_t i) {
-    c->experts[i].held = false;
+    c->experts[i].held = c->experts[i].expected = false;
     c->held -= c->bytes[i / (size_t)c->n_expert];
     c->changes.evicted[c->changes.n_evicted++] = (int32_t)i;
 }
@@ -165,6 +165,7 @@ void kin_expert_cache_remove(kin_expert_cache *c, int32_t number) {
 const kin_expert_changes *kin_expert_cache_set_budget(kin_expert_cache *c, uint64_t budget) {
     c->changes.n_evicted = c->changes.n_missing = 0;
     c->budget = budget;
+    for (size_t i = 0; i < n_all(c); i++) c->experts[i].expected = false; // a step may have ended before it came to their layer
     make_room(c, 0);
     return &c->changes;
 }

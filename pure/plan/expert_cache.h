@@ -58,7 +58,7 @@ const kin_expert_changes *kin_expert_cache_expect(kin_expert_cache *cache, int i
 // Removes an expert that was expected but was not read.
 void kin_expert_cache_remove(kin_expert_cache *cache, int32_t number);
 
-// Changes the budget. Experts that the last step needs stay; they leave in a later step.
+// Changes the budget. Experts that the last step needs stay; they leave in a later step. Those that are only expected may leave.
 const kin_expert_changes *kin_expert_cache_set_budget(kin_expert_cache *cache, uint64_t budget);
 
 // Removes a layer's experts from the cache, because their bytes have changed. They must not be in use.
