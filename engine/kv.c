@@ -75,13 +75,15 @@ uint64_t kin_kv_bytes(const kin_hparams *hp, const kin_kv_options *o) {
     return bytes;
 }
 
-// Fails if keys and values of a layer are not whole blocks of the cache's type.
-static int check_rows(const kin_hparams *hp, const kin_kv_options *o, kin_err *err) {
-    for (int i = 0; i < 2 * hp->n_layer; i++) {
-        const int64_t n = kin_layer_of(hp, i / 2).is_compressed ? 0 : width(hp, i / 2, i % 2);
-        if (n % ggml_blck_size(o->type) == 0) continue;
-        return kin_err_set(err, "a KV cache of type %s needs key and value rows of a multiple of %lld (here %lld)",
-                           ggml_type_name(o->type), (long long)ggml_blck_size(o->type), (long long)n);
+int kin_kv_check_type(const kin_hparams *hp, enum ggml_type type, kin_err *err) {
+    const int block = (int)ggml_blck_size(type);
+    for (int il = 0; il < hp->n_layer; il++) {
+        const kin_layer layer = kin_layer_of(hp, il);
+        if (width(hp, il, 0) == 0 || layer.is_compressed) continue;
+        const int odd = layer.head_dim % block != 0 ? layer.head_dim : layer.v_dim % block != 0 ? layer.v_dim : 0;
+        if (odd == 0) continue;
+        return kin_err_set(err, "a KV cache of type %s needs heads with a multiple of %d values, but this model's have %d",
+                           ggml_type_name(type), block, odd);
     }
     return 0;
 }
@@ -121,7 +123,7 @@ static int alloc_gpu(kin_kv *kv, const kin_device *gpu, kin_err *err) {
 int kin_kv_open(kin_kv **out, const kin_hparams *hp, const kin_kv_options *o,
                 const kin_device *(*device_of)(const void *user, int il), const void *user, kin_err *err) {
     *out = NULL;
-    if (check_rows(hp, o, err) != 0) return KIN_FAIL;
+    if (kin_kv_check_type(hp, o->type, err) != 0) return KIN_FAIL;
     size_t n_layer = (size_t)kin_windows_n_layers(&o->windows);
     kin_kv *kv = calloc(1, sizeof *kv);
     if (!kv) return kin_err_set(err, "out of memory");

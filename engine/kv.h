@@ -84,6 +84,9 @@ static inline int kin_kv_n_cells(int n_ctx) {
 
 uint64_t kin_kv_bytes(const kin_hparams *hp, const kin_kv_options *options);
 
+// Fails if the keys or values of a head are not whole blocks of the type (32 values of Q8_0), because a head is read alone.
+int kin_kv_check_type(const kin_hparams *hp, enum ggml_type type, kin_err *err);
+
 // `device_of` returns the device that holds a layer's cache.
 int kin_kv_open(kin_kv **out, const kin_hparams *hp, const kin_kv_options *options,
                 const kin_device *(*device_of)(const void *user, int il), const void *user, kin_err *err);

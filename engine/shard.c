@@ -392,7 +392,7 @@ static int open_shard(kin_shard *s, kin_err *err) {
     if (n_gpu_layers > 0 && !kin_share_is_whole(&o->share))
         return kin_err_set(err, "devices of a group share layers on the CPU only, not on a GPU");
     if (kin_share_check(&o->share, s->model, (int)o->kv_type, err) != 0) return KIN_FAIL;
-    if (check_shared_keys(s, err) != 0) return KIN_FAIL;
+    if (check_shared_keys(s, err) != 0 || kin_kv_check_type(&s->hp, o->kv_type, err) != 0) return KIN_FAIL;
     const char *lacks = s->devices.cpu.kernels && n_gpu_layers == 0 ? NULL : kin_blocks_without_ggml(&s->hp);
     if (lacks)
         return kin_err_set(err, "this model needs kin's CPU kernels for %s, but %s", lacks,
