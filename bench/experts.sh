@@ -4,12 +4,14 @@
 #
 #   sudo [OLD=PATH/kin] [LLAMA="chroot /srv/sid"] bench/experts.sh [ROUNDS] [MODEL.gguf]
 #
+# EXACT=1: the disk of kin takes its bytes over DISK for each read, one after the other (lab/preload/slow_reads.c). The kernel's throttle,
+# which --weights mmap and llama.cpp have in any case, grants the time of a rest later: so a program that uses it gains nothing.
 # SHARES: percent of the experts that fit into memory. DISK: bytes per second. PROMPTS: lengths of the prompt, which the bench
 # repeats while it generates; a short one makes a text that uses the same experts again soon, a long one a text that does not.
 # SKEW, CHANGE: of the generated model (mkmodel --router-skew, --layer-change: the larger, the less foreseeable). EXPERTS: MiB of
 # experts in the model. GEN: tokens. OLD: another kin to compare with. LLAMA: prefix of llama-bench.
 #
-#   bound = max(compute, missed bytes / disk)
+#   bound = max(compute, missed bytes / disk), without bytes that were read in vain
 #
 # again: a second run, which begins with the experts that the first one used most; both have the same text, so it is the best case.
 # foreseen: of the experts that were needed and not in memory, those that were read ahead; in vain: experts that were read ahead and
@@ -52,7 +54,17 @@ m() { if [ -s "$dir/$1" ]; then median <"$dir/$1"; else echo nan; fi; } # NAME
 limited() { # MIB COMMAND...
     mib=$1
     shift
-    set -- --disk "$disk" --disk-of "$model" --report "$dir/figures" --drop "$model" -- "$@"
+    throttled "$mib" --disk "$disk" --disk-of "$model" -- "$@"
+}
+exactly() { # MIB COMMAND...: with an exact disk
+    mib=$1
+    shift
+    throttled "$mib" -- env LD_PRELOAD="$(cd "$build" && pwd)/slow_reads.so" KIN_LAB_READS="$disk" "$@"
+}
+throttled() { # MIB [OPTION...] -- COMMAND...
+    mib=$1
+    shift
+    set -- --report "$dir/figures" --drop "$model" "$@"
     for file in "$cache"/*.pack "$cache-old"/*.pack; do [ ! -f "$file" ] || set -- --drop "$file" "$@"; done
     [ "$mib" = 0 ] || set -- --memory "${mib}M" "$@"
     rm -f "$dir/figures"
@@ -61,7 +73,8 @@ limited() { # MIB COMMAND...
 kin_bench() { # MIB KIN PROMPT OPTION...: prints JSON
     mib=$1 program=$2 prompt=$3
     shift 3
-    limited "$mib" "$program" bench -m "$model" -t "$threads" --cache "$(cache_of "$program")" --ctx 1024 --prompt "$prompt" --gen "$gen" --reps 1 \
+    case "${EXACT:-} $*" in 1*mmap* | ' '*) how=limited ;; *) how=exactly ;; esac
+    $how "$mib" "$program" bench -m "$model" -t "$threads" --cache "$(cache_of "$program")" --ctx 1024 --prompt "$prompt" --gen "$gen" --reps 1 \
         --json "$@"
 }
 try() { # NAME MIB KIN PROMPT OPTION...
@@ -90,7 +103,7 @@ others=$(calc "int($(wc -c <"$model") / 1048576 - $experts)")
 memory_of() { echo $((others + 96 + experts * $1 / 100)); } # PERCENT: with KV cache and buffers
 
 for round in $(seq "$rounds"); do
-    disk_rate >>"$dir/disk"
+    if [ -n "${EXACT:-}" ]; then echo "$disk"; else disk_rate; fi >>"$dir/disk"
     for prompt in $prompts; do
         try all 0 "$kin" "$prompt"
         for share in $shares; do
@@ -117,7 +130,8 @@ for prompt in $prompts; do
     for share in $shares; do
         mib=$(memory_of "$share")
         read=$(m "kin.$mib.$prompt.streamed_bytes_per_token")
-        bound=$(printf '%s\n%s\n' "$(calc "1e3 * $read / $rate")" "$compute" | sort -n | tail -n 1)
+        needed=$(calc "$read / (1 + $(m "kin.$mib.$prompt.foreseen_share") * $(m "kin.$mib.$prompt.vain_reads"))")
+        bound=$(printf '%s\n%s\n' "$(calc "1e3 * $needed / $rate")" "$compute" | sort -n | tail -n 1)
         tpot=$(m "kin.$mib.$prompt.tpot_ms")
         row "$prompt" "$mib" "$share" "$(printf %.1f "$(calc "100 * $(m "kin.$mib.$prompt.expert_hit_share")")")" \
             "$(printf %.1f "$(calc "$read / 1e6")")" "$(printf %.1f "$bound")" "$(printf %.1f "$tpot")" \

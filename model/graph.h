@@ -188,7 +188,7 @@ typedef struct kin_graph {
     struct ggml_tensor *residual; // f32 [n_embd, all.n]: added to the result of the second half of a feed-forward block
     struct ggml_tensor *inputs;   // f32 [n_input * n_layer, all.n]: the layers' inputs; NULL: they have none
     struct ggml_tensor *tokens;   // i32 [1, all.n]: their numbers in the vocabulary; NULL: no layer needs them
-    struct ggml_tensor *ngrams;   // f32 [any, all.n]: the embeddings of the last tokens (kin_ngram); NULL: there are none
+    struct ggml_tensor *ngrams;   // f32 [any, all.n]: the embeddings of the last tokens (kin_ngram); NULL: the model has none
     struct ggml_tensor *out_rows; // i32 [out.n]: their numbers in the batch; NULL: all tokens are needed
 
     // With kin's kernels:

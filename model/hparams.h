@@ -108,7 +108,7 @@ typedef struct kin_layer {
     bool is_recurrent;           // a gated delta net, or a short convolution, instead of attention: a state of each sequence
     bool is_latent;              // attention is latent: head_dim and v_dim are those of the cache
     bool is_compressed;          // attention sees a window and compressed rows; head_dim is that of the one key
-    int ratio;                   // tokens of a compressed row; 0: there are none
+    int ratio;                   // tokens of a compressed row; 0: the layer has no such rows
     bool has_ngrams;             // an embedding of the last tokens is added to the streams before it
     bool routes_by_token;        // the token's number, not the router, chooses the experts
     bool gates_queries;          // each head's query is followed by the gate of its result, in one product (else KIN_W_ATTN_GATE)

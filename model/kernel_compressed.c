@@ -176,7 +176,7 @@ struct ggml_tensor *kin_op_compressed_queries(kin_graph *g, int il, struct ggml_
 
 // ---- attention
 
-// What a query attends to.
+// The cells and compressed rows that a query attends to.
 typedef struct seen {
     int row, begin, n_window; // the window's first position, and its length
     int n;                    // with the compressed rows

@@ -132,7 +132,7 @@ static bool is_draft_tensor(const kin_model *m, const kin_gguf_tensor *t) {
     return false;
 }
 
-// Returns the name of a layer's tensor without "blk.N."; empty: it is none.
+// Returns the name of a layer's tensor without "blk.N."; empty if it belongs to no layer.
 static kin_str name_in_layer(kin_str name) {
     size_t at = 4;
     if (name.len <= at || memcmp(name.at, "blk.", at) != 0) return (kin_str){name.at, 0};

@@ -1,4 +1,4 @@
-// Which rows of its table make the embedding of a token and those before it (kin_ngram).
+// N-gram embedding: finds the rows of the table that are added for a token and those before it.
 #pragma once
 
 #include <stdint.h>
@@ -6,7 +6,7 @@
 #include "model/hparams.h"
 
 // rows // [kin_ngram_n_rows]. ids // [n->size]: the token's number, then those of the tokens before it, the nearest first; -1:
-// there is none. With m_i the multipliers, for each number of tokens k = 2 .. size
+// none. With m_i the multipliers, for each number of tokens k = 2 .. size
 //   mix = id_0 m_0 xor id_1 m_1 xor ... xor id_(k-1) m_(k-1), modulo 2^64
 //   row = first[h] + mix mod n_rows[h], for each of its heads h.
 // A token that is missing counts as the end of a text, and so does everything before such an end.

@@ -27,14 +27,14 @@ typedef struct kin_streams_end {
 } kin_streams_end;
 
 typedef struct kin_streams_mixer {
-    // x // [stream width, n] -> the block's input // [n_embd, n]. *gates: what `out` needs to know, a row of each token.
+    // x // [stream width, n] -> the block's input // [n_embd, n]. *gates: input of `out`, a row of each token.
     struct ggml_tensor *(*in)(kin_graph *g, int il, kin_streams_block block, struct ggml_tensor *x, struct ggml_tensor **gates);
     // x // [stream width, n], with the block's result y // [n_embd, n] -> [stream width, n]
     struct ggml_tensor *(*out)(kin_graph *g, int il, kin_streams_block block, struct ggml_tensor *x, struct ggml_tensor *gates,
                                struct ggml_tensor *y);
     // x // [stream width, n] after the last layer -> [n_embd, n]. ends: the tensors that end_at describes.
     struct ggml_tensor *(*end)(kin_graph *g, struct ggml_tensor *const *ends, struct ggml_tensor *x);
-    // Describes the i-th tensor that `end` needs; false: there are not so many. At most KIN_STREAM_ENDS
+    // Describes the i-th tensor that `end` needs; false if it needs fewer. At most KIN_STREAM_ENDS
     bool (*end_at)(const kin_hparams *hp, int i, kin_streams_end *out);
 } kin_streams_mixer;
 
@@ -44,5 +44,5 @@ extern const kin_streams_mixer kin_streams_gated;
 // Returns the model's kind of mixing; NULL: it has one stream.
 const kin_streams_mixer *kin_streams_of(const kin_hparams *hp);
 
-// Describes the i-th tensor that mixes the streams after the last layer; false: there is none, as in models with one stream.
+// Describes the i-th tensor that mixes the streams after the last layer; false if fewer do so, as in models with one stream.
 bool kin_streams_end_at(const kin_hparams *hp, int i, kin_streams_end *out);

@@ -115,7 +115,7 @@ static bool has_pages_of(const file *f, kin_stream *s, int n_resident) {
     return true;
 }
 
-// The kernel may take single pages at any time, so blocks may be fetched anew twice.
+// Some kernels take pages that no process has touched yet (DAMON's pageout), so blocks may be fetched anew twice.
 static void expect_pages_of(const file *f, kin_stream *s, int n_resident) {
     for (int i = 0; i < 2; i++) {
         if (has_pages_of(f, s, n_resident)) return;

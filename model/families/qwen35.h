@@ -1,4 +1,4 @@
-// What the families after Qwen 3.5 share with it.
+// Keys that qwen35 shares with the families after it.
 #pragma once
 
 #include "model/arch.h"

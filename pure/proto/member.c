@@ -45,7 +45,7 @@ typedef struct answer {
     char name[64], address[KIN_MEMBER_ADDRESS];
     uint16_t port;
     bool is_gateway;
-    kin_time since; // when it arrived; 0: there is none
+    kin_time since; // when it arrived; 0: no message
 } answer;
 
 typedef enum shard_state { SHARD_NONE, SHARD_PREPARING, SHARD_HELD } shard_state;
