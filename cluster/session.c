@@ -19,6 +19,7 @@
 #include "engine/governor.h"
 #include "engine/model_facts.h"
 #include "model/vocab_load.h"
+#include "observe/timeline_file.h"
 #include "pure/proto/activations.h"
 #include "sys/whole_file.h"
 

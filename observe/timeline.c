@@ -4,16 +4,13 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <strings.h>
-
-#include "observe/timeline_impl.h"
 
 struct kin_timeline {
     kin_trace *own;
     int n_tokens;
 
     pthread_mutex_t mutex; // guards the following
-    bool is_written;       // later events are dropped
+    bool has_ended;        // later events are dropped
     int n_rows, n_bars, n_marks;
     size_t cap;
     char names[KIN_TIMELINE_ROWS][KIN_TIMELINE_NAME];
@@ -54,7 +51,7 @@ static int find_row(kin_timeline *t, const char *name) {
     for (int i = 0; i < t->n_rows; i++) {
         if (strncmp(t->names[i], name, KIN_TIMELINE_NAME - 1) == 0) return i;
     }
-    if (t->n_rows == KIN_TIMELINE_ROWS || t->is_written) return -1;
+    if (t->n_rows == KIN_TIMELINE_ROWS || t->has_ended) return -1;
     snprintf(t->names[t->n_rows], KIN_TIMELINE_NAME, "%s", name);
     return t->n_rows++;
 }
@@ -120,8 +117,8 @@ static bool grow_bars(kin_timeline *t) {
 void kin_timeline_add(kin_timeline *t, int row, const kin_proto_event *events, int n, int64_t clock_ahead_ns) {
     if (!t || row < 0) return;
     pthread_mutex_lock(&t->mutex);
-    if (!t->is_written) t->ahead_ns[row] = clock_ahead_ns;
-    for (int i = 0; i < n && !t->is_written; i++) {
+    if (!t->has_ended) t->ahead_ns[row] = clock_ahead_ns;
+    for (int i = 0; i < n && !t->has_ended; i++) {
         kin_bar bar = {row, events[i]};
         if (!is_outside(t, bar) && grow_bars(t)) t->bars[t->n_bars++] = bar;
     }
@@ -138,7 +135,7 @@ void kin_timeline_add_own(kin_timeline *t, int row) {
 void kin_timeline_mark(kin_timeline *t, kin_time now) {
     if (!t) return;
     pthread_mutex_lock(&t->mutex);
-    if (t->n_marks < t->n_tokens + 1 && !t->is_written) t->marks[t->n_marks++] = now;
+    if (t->n_marks < t->n_tokens + 1 && !t->has_ended) t->marks[t->n_marks++] = now;
     pthread_mutex_unlock(&t->mutex);
 }
 
@@ -150,29 +147,10 @@ bool kin_timeline_is_whole(kin_timeline *t) {
     return whole;
 }
 
-static void be_written(kin_timeline *t) {
+void kin_timeline_end(kin_timeline *t) {
     pthread_mutex_lock(&t->mutex);
-    t->is_written = true;
+    t->has_ended = true;
     pthread_mutex_unlock(&t->mutex);
-}
-
-static bool is_named_json(const char *path) {
-    size_t n = strlen(path);
-    return n >= 5 && strcasecmp(path + n - 5, ".json") == 0;
-}
-
-int kin_timeline_write(kin_timeline *t, const char *path, kin_err *err) {
-    if (kin_timeline_n_marks(t) < 2) return kin_err_set(err, "%s: no token was generated after the prompt", path);
-    be_written(t);
-    FILE *f = fopen(path, "w");
-    if (!f) return kin_err_set(err, "cannot write %s", path);
-    bool failed = false;
-    if (is_named_json(path))
-        failed = kin_timeline_trace(t, f) != 0;
-    else
-        kin_timeline_draw(t, f);
-    failed = failed || ferror(f);
-    return fclose(f) == 0 && !failed ? 0 : kin_err_set(err, "cannot write %s completely", path);
 }
 
 int kin_timeline_n_rows(const kin_timeline *t) {

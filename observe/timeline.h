@@ -1,12 +1,12 @@
-// A timeline: the members' activity during the first tokens after a prompt, on the head's clock; and its file.
+// A timeline: the members' activity during the first tokens after a prompt, on the head's clock.
 //
 // Members are rows, in the order in which they are named. Events come from the head itself (kin_timeline_own) and from devices
 // (EVENTS, with the offset of the device's clock). Marks bound it: the first one is the end of the prompt, each further one the
 // end of a token; after n_tokens it is complete, and events far outside are dropped.
 //
-// The picture is one self-contained SVG file, readable on light and dark backgrounds: per member a lane for computing, waiting
-// and sending and one for the disk, an axis in milliseconds, the ends of tokens as thin lines. A file named .json has trace
-// events instead, for Perfetto or chrome://tracing: a process per member, a thread per kind of event.
+// timeline_file.h writes it to a file: a picture (one self-contained SVG file, readable on light and dark backgrounds: per member
+// a lane for computing, waiting and sending and one for the disk, an axis in milliseconds, the ends of tokens as thin lines), or
+// trace events for Perfetto or chrome://tracing (a process per member, a thread per kind of event).
 //
 // Owner: the command that wants it. Thread: any for rows, events and marks; the owner's for the rest.
 #pragma once
@@ -50,11 +50,10 @@ void kin_timeline_add_own(kin_timeline *timeline, int row);
 void kin_timeline_mark(kin_timeline *timeline, kin_time now);
 bool kin_timeline_is_whole(kin_timeline *timeline);
 
-// Writes trace events if the path ends in .json, else SVG. Fails if there are fewer than two marks, or if the file cannot be
-// written. Events added later, such as late ones of devices, are dropped.
-int kin_timeline_write(kin_timeline *timeline, const char *path, kin_err *err);
+// Ends it: events and marks added later, such as late events of devices, are dropped.
+void kin_timeline_end(kin_timeline *timeline);
 
-// ---- inspection, when no thread adds events, or after it was written
+// ---- inspection, when no thread adds events, or after it ended
 
 typedef struct kin_bar {
     int row;

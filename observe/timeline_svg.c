@@ -1,5 +1,5 @@
 // The picture of a timeline.
-#include "observe/timeline_impl.h"
+#include "observe/timeline_svg.h"
 
 enum { // in SVG units
     WIDTH = 1100,

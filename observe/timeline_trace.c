@@ -6,9 +6,9 @@
 //   the end of a token, or of the prompt   "i", global
 //
 // Times count from the earliest event.
-#include <jansson.h>
+#include "observe/timeline_trace.h"
 
-#include "observe/timeline_impl.h"
+#include <jansson.h>
 
 static const char *const lanes[] = {[KIN_PROTO_EVENT_COMPUTE] = "compute",
                                     [KIN_PROTO_EVENT_WAIT] = "wait",

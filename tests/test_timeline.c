@@ -15,6 +15,7 @@
 #include <unistd.h>
 
 #include "observe/timeline.h"
+#include "observe/timeline_file.h"
 #include "tests/place.h"
 
 enum { MS = 1000000 };
