@@ -9,6 +9,7 @@
 #include "pure/tokenizer/byte_alphabet.h"
 #include "pure/tokenizer/pretokenizer.h"
 #include "pure/tokenizer/vocab_impl.h"
+#include "pure/tokenizer/vocab_roles.h"
 
 static int out_of_memory(kin_err *err) {
     return kin_err_set(err, "vocabulary: out of memory");
@@ -281,12 +282,26 @@ static int copy_suppressed(kin_vocab *vocab, const kin_vocab_spec *spec, kin_err
     return 0;
 }
 
+static void apply_roles(kin_vocab *vocab) {
+    kin_vocab_roles roles = {.n_tokens = vocab->n_tokens,
+                             .texts = &vocab->texts,
+                             .fim = vocab->fim,
+                             .eos = vocab->eos,
+                             .types = vocab->types,
+                             .is_eog = vocab->is_eog,
+                             .eot = vocab->eot,
+                             .eom = vocab->eom};
+    kin_vocab_roles_apply(&roles);
+    vocab->eot = roles.eot;
+    vocab->eom = roles.eom;
+}
+
 static int build(kin_vocab *vocab, const kin_vocab_spec *spec, kin_err *err) {
     copy_plain_fields(vocab, spec);
     if (spec->kind == KIN_VOCAB_BPE && !(vocab->pre = strdup(spec->pre ? spec->pre : "default"))) return out_of_memory(err);
     if (copy_texts(vocab, spec, err) < 0) return KIN_FAIL;
     if (copy_attributes(vocab, spec, err) < 0 || copy_suppressed(vocab, spec, err) < 0) return KIN_FAIL;
-    kin_vocab_apply_roles(vocab);
+    apply_roles(vocab);
     if (build_pieces(vocab, err) < 0) return KIN_FAIL;
     if (build_bytes(vocab, err) < 0) return KIN_FAIL;
     if (spec->kind != KIN_VOCAB_SPM && build_merges(vocab, spec, err) < 0) return KIN_FAIL;

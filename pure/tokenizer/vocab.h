@@ -19,8 +19,7 @@
 
 #include "base/err.h"
 #include "base/str.h"
-
-#define KIN_TOKEN_NONE (-1) // no such token
+#include "pure/tokenizer/token_type.h"
 
 enum { // limits, checked before anything is allocated
     KIN_VOCAB_MAX_TOKENS = 1 << 22,
@@ -34,28 +33,7 @@ typedef enum kin_vocab_kind {
     KIN_VOCAB_SPACED_BPE, // "gemma4"
 } kin_vocab_kind;
 
-typedef enum kin_token_type { // GGUF's values
-    KIN_TOKEN_UNDEFINED = 0,
-    KIN_TOKEN_NORMAL = 1,
-    KIN_TOKEN_UNKNOWN = 2,
-    KIN_TOKEN_CONTROL = 3,
-    KIN_TOKEN_USER_DEFINED = 4,
-    KIN_TOKEN_UNUSED = 5,
-    KIN_TOKEN_BYTE = 6,
-} kin_token_type;
-
 typedef struct kin_vocab kin_vocab;
-
-// Fill-in-the-middle tokens.
-typedef enum kin_fim_role {
-    KIN_FIM_PREFIX,
-    KIN_FIM_SUFFIX,
-    KIN_FIM_MIDDLE,
-    KIN_FIM_REPO,
-    KIN_FIM_SEPARATOR,
-    KIN_FIM_PAD,
-    KIN_FIM_COUNT
-} kin_fim_role;
 
 typedef struct kin_vocab_spec {
     kin_vocab_kind kind;

@@ -1,4 +1,4 @@
-// Internals of kin_vocab, for the encoders of this directory and for vocab_roles.c.
+// Internals of kin_vocab, for the encoders of this directory.
 #pragma once
 
 #include "pure/text/string_table.h"
@@ -35,7 +35,3 @@ struct kin_vocab {
     bool add_bos, add_eos, add_space_prefix, ignore_merges;
     bool *owns_space; // [n_tokens] white space after this special token belongs to it; NULL: after none
 };
-
-// Sets types and is_eog (both [n_tokens]) from the names of tokens, and also eot and eom if they are KIN_TOKEN_NONE. The texts
-// must be in place.
-void kin_vocab_apply_roles(kin_vocab *vocab);

@@ -2,7 +2,7 @@
 //
 // The list and the rules are llama.cpp's: models differ in how they end a turn, and their files often name only one of the
 // tokens.
-#include "pure/tokenizer/vocab_impl.h"
+#include "pure/tokenizer/vocab_roles.h"
 
 #include <string.h>
 
@@ -92,49 +92,50 @@ static const struct {
     {"<|\"|>", VISIBLE},
 };
 
-static int32_t find_token(const kin_vocab *vocab, const char *name) {
-    return kin_vocab_find(vocab, name, strlen(name));
+static int32_t find_token(const kin_vocab_roles *r, const char *name) {
+    int64_t id = kin_string_table_find(r->texts, name, strlen(name));
+    return id < r->n_tokens ? (int32_t)id : KIN_TOKEN_NONE;
 }
 
-static void apply(kin_vocab *vocab, int32_t id, unsigned roles) {
-    if (roles & EOG) vocab->is_eog[id] = true;
-    if (roles & CONTROL) vocab->types[id] = KIN_TOKEN_CONTROL;
-    if (roles & VISIBLE) vocab->types[id] = KIN_TOKEN_USER_DEFINED;
-    if (roles & EOT && vocab->eot == KIN_TOKEN_NONE) vocab->eot = id;
-    if (roles & EOM && vocab->eom == KIN_TOKEN_NONE) vocab->eom = id;
+static void apply(kin_vocab_roles *r, int32_t id, unsigned roles) {
+    if (roles & EOG) r->is_eog[id] = true;
+    if (roles & CONTROL) r->types[id] = KIN_TOKEN_CONTROL;
+    if (roles & VISIBLE) r->types[id] = KIN_TOKEN_USER_DEFINED;
+    if (roles & EOT && r->eot == KIN_TOKEN_NONE) r->eot = id;
+    if (roles & EOM && r->eom == KIN_TOKEN_NONE) r->eom = id;
 }
 
 // gpt-oss ends with <|return|> or <|call|>, Solar with <|calls|> or <|flush|>; their <|end|> ends only a part of the answer.
-static void exempt_inner_end(kin_vocab *vocab) {
-    int32_t end = find_token(vocab, "<|end|>");
+static void exempt_inner_end(kin_vocab_roles *r) {
+    int32_t end = find_token(r, "<|end|>");
     if (end == KIN_TOKEN_NONE) return;
-    bool has_call = find_token(vocab, "<|call|>") != KIN_TOKEN_NONE || find_token(vocab, "<|calls|>") != KIN_TOKEN_NONE;
-    bool has_last = find_token(vocab, "<|return|>") != KIN_TOKEN_NONE || find_token(vocab, "<|flush|>") != KIN_TOKEN_NONE;
+    bool has_call = find_token(r, "<|call|>") != KIN_TOKEN_NONE || find_token(r, "<|calls|>") != KIN_TOKEN_NONE;
+    bool has_last = find_token(r, "<|return|>") != KIN_TOKEN_NONE || find_token(r, "<|flush|>") != KIN_TOKEN_NONE;
     if (!has_call || !has_last) return;
-    vocab->is_eog[end] = false;
-    vocab->types[end] = KIN_TOKEN_USER_DEFINED;
+    r->is_eog[end] = false;
+    r->types[end] = KIN_TOKEN_USER_DEFINED;
 }
 
 // Gemma 4's vocabulary has an HTML tag by this name, which ends nothing.
-static void exempt_html(kin_vocab *vocab) {
-    const int32_t tag = find_token(vocab, "</s>");
-    if (tag == KIN_TOKEN_NONE || find_token(vocab, "<|tool_response>") == KIN_TOKEN_NONE) return;
-    vocab->is_eog[tag] = false;
-    vocab->types[tag] = KIN_TOKEN_NORMAL;
+static void exempt_html(kin_vocab_roles *r) {
+    const int32_t tag = find_token(r, "</s>");
+    if (tag == KIN_TOKEN_NONE || find_token(r, "<|tool_response>") == KIN_TOKEN_NONE) return;
+    r->is_eog[tag] = false;
+    r->types[tag] = KIN_TOKEN_NORMAL;
 }
 
-void kin_vocab_apply_roles(kin_vocab *vocab) {
+void kin_vocab_roles_apply(kin_vocab_roles *r) {
     for (size_t i = 0; i < sizeof known_names / sizeof *known_names; i++) {
-        int32_t id = find_token(vocab, known_names[i].name);
-        if (id != KIN_TOKEN_NONE) apply(vocab, id, known_names[i].roles);
+        int32_t id = find_token(r, known_names[i].name);
+        if (id != KIN_TOKEN_NONE) apply(r, id, known_names[i].roles);
     }
-    exempt_html(vocab);
+    exempt_html(r);
     for (int role = KIN_FIM_PREFIX; role < KIN_FIM_COUNT; role++) {
-        int32_t id = vocab->fim[role];
-        if (id != KIN_TOKEN_NONE) apply(vocab, id, role >= KIN_FIM_REPO ? EOG | CONTROL : CONTROL);
+        int32_t id = r->fim[role];
+        if (id != KIN_TOKEN_NONE) apply(r, id, role >= KIN_FIM_REPO ? EOG | CONTROL : CONTROL);
     }
-    if (vocab->eos != KIN_TOKEN_NONE) vocab->is_eog[vocab->eos] = true;
-    if (vocab->eot != KIN_TOKEN_NONE) vocab->is_eog[vocab->eot] = true;
-    if (vocab->eom != KIN_TOKEN_NONE) vocab->is_eog[vocab->eom] = true;
-    exempt_inner_end(vocab);
+    if (r->eos != KIN_TOKEN_NONE) r->is_eog[r->eos] = true;
+    if (r->eot != KIN_TOKEN_NONE) r->is_eog[r->eot] = true;
+    if (r->eom != KIN_TOKEN_NONE) r->is_eog[r->eom] = true;
+    exempt_inner_end(r);
 }
