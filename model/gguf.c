@@ -1,13 +1,30 @@
 #include "model/gguf.h"
 
 #include <ggml.h>
-
+#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/hash.h"
-#include "model/gguf_impl.h"
+#include "sys/file.h"
+
+typedef struct kin_gguf_file {
+    char *path;
+    uint64_t size;
+    kin_file map;            // not open for bytes in memory
+    kin_file_identity known; // as it was when opened, or later with the same content; guarded by `lock`
+    atomic_flag lock;
+} kin_gguf_file;
+
+struct kin_gguf {
+    kin_gguf_file *files; // [n_files]
+    int n_files;
+    kin_gguf_content content;     // metadata of the first file, tensors of all files
+    kin_name_index tensor_names;  // of all files
+    atomic_bool is_filled;        // kin itself writes to the files
+    atomic_uint_least64_t sample; // hash of the tensors; every thread computes the same value. 0: not computed
+};
 
 // One file
 
@@ -26,7 +43,7 @@ static kin_gguf *new_with_file(const char *path, kin_err *err) {
 
 static int parse(kin_gguf *gguf, const uint8_t *bytes, uint64_t size, kin_err *err) {
     gguf->files[0].size = size;
-    if (kin_gguf_parse(gguf, bytes, size, err) != 0) return kin_err_prefix(err, "%s", gguf->files[0].path);
+    if (kin_gguf_parse(&gguf->content, bytes, size, err) != 0) return kin_err_prefix(err, "%s", gguf->files[0].path);
     return 0;
 }
 
@@ -47,16 +64,16 @@ fail:
 
 static int index_tensors(kin_gguf *gguf, kin_err *err) {
     const char *path = gguf->files[0].path;
-    kin_name *names = calloc(gguf->n_tensors ? gguf->n_tensors : 1, sizeof *names);
-    if (!names) return kin_err_set(err, "%s: out of memory for %zu tensors", path, gguf->n_tensors);
-    for (size_t i = 0; i < gguf->n_tensors; i++) {
-        names[i] = (kin_name){.at = gguf->tensors[i].name.at, .len = gguf->tensors[i].name.len, .i = i};
+    kin_name *names = calloc(gguf->content.n_tensors ? gguf->content.n_tensors : 1, sizeof *names);
+    if (!names) return kin_err_set(err, "%s: out of memory for %zu tensors", path, gguf->content.n_tensors);
+    for (size_t i = 0; i < gguf->content.n_tensors; i++) {
+        names[i] = (kin_name){.at = gguf->content.tensors[i].name.at, .len = gguf->content.tensors[i].name.len, .i = i};
     }
-    kin_name_index_init(&gguf->tensor_names, names, gguf->n_tensors);
+    kin_name_index_init(&gguf->tensor_names, names, gguf->content.n_tensors);
 
     const kin_name *twice = kin_name_index_duplicate(&gguf->tensor_names);
     if (!twice) return 0;
-    path = gguf->files[gguf->tensors[twice->i].i_file].path;
+    path = gguf->files[gguf->content.tensors[twice->i].i_file].path;
     return kin_err_set(err, "%s: tensor '%.*s' appears twice", path, KIN_STR_SHOWN(*twice));
 }
 
@@ -119,16 +136,16 @@ static int check_part(const kin_gguf *part, const split *wanted, kin_err *err) {
 static int append_part(kin_gguf *gguf, kin_gguf *part, kin_err *err) {
     kin_gguf_file *files = realloc(gguf->files, (size_t)(gguf->n_files + 1) * sizeof *files);
     if (files) gguf->files = files;
-    size_t n_tensors = gguf->n_tensors + part->n_tensors;
-    kin_gguf_tensor *tensors = realloc(gguf->tensors, (n_tensors ? n_tensors : 1) * sizeof *tensors);
-    if (tensors) gguf->tensors = tensors;
+    size_t n_tensors = gguf->content.n_tensors + part->content.n_tensors;
+    kin_gguf_tensor *tensors = realloc(gguf->content.tensors, (n_tensors ? n_tensors : 1) * sizeof *tensors);
+    if (tensors) gguf->content.tensors = tensors;
     if (!files || !tensors) return kin_err_set(err, "%s: out of memory for %zu tensors", part->files[0].path, n_tensors);
 
-    for (size_t i = 0; i < part->n_tensors; i++) {
-        tensors[gguf->n_tensors + i] = part->tensors[i];
-        tensors[gguf->n_tensors + i].i_file = gguf->n_files;
+    for (size_t i = 0; i < part->content.n_tensors; i++) {
+        tensors[gguf->content.n_tensors + i] = part->content.tensors[i];
+        tensors[gguf->content.n_tensors + i].i_file = gguf->n_files;
     }
-    gguf->n_tensors = n_tensors;
+    gguf->content.n_tensors = n_tensors;
     files[gguf->n_files++] = part->files[0];
     part->n_files = 0;
     return 0;
@@ -181,8 +198,8 @@ static kin_gguf *open_split(const char *path, const split *opened, kin_err *err)
         memcpy(part_path + strlen(path) - SPLIT_SUFFIX_LEN, suffix.text, SPLIT_SUFFIX_LEN);
         if (add_part(&gguf, part_path, &wanted, err) != 0) goto fail;
     }
-    if (wanted.n_tensors && gguf->n_tensors != wanted.n_tensors) {
-        kin_err_set(err, "%s: the %u parts hold %zu tensors, but %u are expected", path, wanted.count, gguf->n_tensors,
+    if (wanted.n_tensors && gguf->content.n_tensors != wanted.n_tensors) {
+        kin_err_set(err, "%s: the %u parts hold %zu tensors, but %u are expected", path, wanted.count, gguf->content.n_tensors,
                     wanted.n_tensors);
         goto fail;
     }
@@ -248,9 +265,7 @@ fail:
 void kin_gguf_close(kin_gguf *gguf) {
     if (!gguf) return;
     kin_name_index_fini(&gguf->tensor_names);
-    kin_name_index_fini(&gguf->keys);
-    free(gguf->tensors);
-    free(gguf->meta);
+    kin_gguf_content_fini(&gguf->content);
     for (int i = 0; i < gguf->n_files; i++) {
         kin_file_close(&gguf->files[i].map);
         free(gguf->files[i].path);
@@ -259,20 +274,67 @@ void kin_gguf_close(kin_gguf *gguf) {
     free(gguf);
 }
 
-// Inspection
+// Metadata by key
+
+static int in_file(const kin_gguf *gguf, int result, kin_err *err) {
+    return result == 0 ? 0 : kin_err_prefix(err, "%s", gguf->files[0].path);
+}
+
+int kin_gguf_get_u32(const kin_gguf *gguf, const char *key, uint32_t *value, kin_err *err) {
+    const kin_gguf_meta *meta = kin_gguf_content_find(&gguf->content, key);
+    return meta ? in_file(gguf, kin_gguf_value_u32(meta, value, err), err) : KIN_ABSENT;
+}
+
+int kin_gguf_get_f32(const kin_gguf *gguf, const char *key, float *value, kin_err *err) {
+    const kin_gguf_meta *meta = kin_gguf_content_find(&gguf->content, key);
+    return meta ? in_file(gguf, kin_gguf_value_f32(meta, value, err), err) : KIN_ABSENT;
+}
+
+int kin_gguf_get_bool(const kin_gguf *gguf, const char *key, bool *value, kin_err *err) {
+    const kin_gguf_meta *meta = kin_gguf_content_find(&gguf->content, key);
+    return meta ? in_file(gguf, kin_gguf_value_bool(meta, value, err), err) : KIN_ABSENT;
+}
+
+int kin_gguf_get_str(const kin_gguf *gguf, const char *key, kin_str *value, kin_err *err) {
+    const kin_gguf_meta *meta = kin_gguf_content_find(&gguf->content, key);
+    return meta ? in_file(gguf, kin_gguf_value_str(meta, value, err), err) : KIN_ABSENT;
+}
+
+int kin_gguf_get_array(const kin_gguf *gguf, const char *key, kin_gguf_array *array, kin_err *err) {
+    const kin_gguf_meta *meta = kin_gguf_content_find(&gguf->content, key);
+    return meta ? in_file(gguf, kin_gguf_value_array(meta, array, err), err) : KIN_ABSENT;
+}
+
+// Metadata in file order
+
+size_t kin_gguf_n_meta(const kin_gguf *gguf) {
+    return gguf->content.n_meta;
+}
+
+kin_str kin_gguf_meta_key(const kin_gguf *gguf, size_t i) {
+    kin_assert(i < gguf->content.n_meta);
+    return gguf->content.meta[i].key;
+}
+
+const char *kin_gguf_meta_text(const kin_gguf *gguf, size_t i, char *buf, size_t n) {
+    kin_assert(i < gguf->content.n_meta && n > 0);
+    return kin_gguf_value_text(&gguf->content.meta[i], buf, n);
+}
+
+// Tensors and files
 
 size_t kin_gguf_n_tensors(const kin_gguf *gguf) {
-    return gguf->n_tensors;
+    return gguf->content.n_tensors;
 }
 
 const kin_gguf_tensor *kin_gguf_tensor_at(const kin_gguf *gguf, size_t i) {
-    kin_assert(i < gguf->n_tensors);
-    return &gguf->tensors[i];
+    kin_assert(i < gguf->content.n_tensors);
+    return &gguf->content.tensors[i];
 }
 
 const kin_gguf_tensor *kin_gguf_find_tensor(const kin_gguf *gguf, const char *name) {
     const kin_name *found = kin_name_index_find(&gguf->tensor_names, name, strlen(name));
-    return found ? &gguf->tensors[found->i] : NULL;
+    return found ? &gguf->content.tensors[found->i] : NULL;
 }
 
 int kin_gguf_n_files(const kin_gguf *gguf) {
@@ -320,8 +382,8 @@ enum {
 
 static int hash_sample(const kin_gguf *gguf, uint64_t *sample, kin_err *err) {
     uint64_t h = 1;
-    for (size_t i = 0; i < gguf->n_tensors; i++) {
-        const kin_gguf_tensor *t = &gguf->tensors[i];
+    for (size_t i = 0; i < gguf->content.n_tensors; i++) {
+        const kin_gguf_tensor *t = &gguf->content.tensors[i];
         uint64_t n = t->n_bytes < SAMPLE_BYTES ? t->n_bytes : SAMPLE_BYTES;
         h = kin_hash64(t->name.at, t->name.len, h);
         h = kin_hash64(t->ne, sizeof t->ne, h + (uint64_t)t->type);

@@ -15,37 +15,10 @@
 
 #include "base/err.h"
 #include "base/str.h"
+#include "model/gguf_parse.h"
+#include "model/gguf_value.h"
 
 typedef struct kin_gguf kin_gguf;
-
-typedef enum kin_gguf_kind { // the value types of the format, with its numbers
-    KIN_GGUF_U8 = 0,
-    KIN_GGUF_I8 = 1,
-    KIN_GGUF_U16 = 2,
-    KIN_GGUF_I16 = 3,
-    KIN_GGUF_U32 = 4,
-    KIN_GGUF_I32 = 5,
-    KIN_GGUF_F32 = 6,
-    KIN_GGUF_BOOL = 7,
-    KIN_GGUF_STRING = 8,
-    KIN_GGUF_ARRAY = 9,
-    KIN_GGUF_U64 = 10,
-    KIN_GGUF_I64 = 11,
-    KIN_GGUF_F64 = 12,
-} kin_gguf_kind;
-
-#define KIN_GGUF_MAX_DIMS 4
-
-typedef struct kin_gguf_tensor {
-    kin_str name;
-    int type;                      // enum ggml_type; always known to ggml, with a block size that divides ne[0]
-    int n_dims;                    // 1..4
-    int64_t ne[KIN_GGUF_MAX_DIMS]; // elements per dimension, fastest first; 1 beyond n_dims; all > 0
-    uint64_t n_bytes;
-    uint64_t offset;     // from the start of its file
-    int i_file;          // index for kin_gguf_file_path
-    const uint8_t *data; // [n_bytes] in the mapping
-} kin_gguf_tensor;
 
 // Opens `path`; for one part of a split model, all parts beside it. Errors name the file.
 int kin_gguf_open(kin_gguf **out, const char *path, kin_err *err);
@@ -55,37 +28,13 @@ int kin_gguf_open_bytes(kin_gguf **out, const char *name, const uint8_t *bytes, 
 
 void kin_gguf_close(kin_gguf *gguf);
 
-typedef enum kin_header_state {
-    KIN_HEADER_WHOLE,  // *reach is its length: metadata and directory, up to where tensor data may begin
-    KIN_HEADER_MORE,   // at least *reach bytes are needed to say more
-    KIN_HEADER_BROKEN, // not a valid GGUF file: the error says why
-} kin_header_state;
-
-// Measures how far the header of a GGUF file of file_size bytes reaches, from its first n bytes // bytes [n]
-kin_header_state kin_header_measure(const uint8_t *bytes, uint64_t n, uint64_t file_size, uint64_t *reach, kin_err *err);
-
 // Metadata. Integers of any width and sign convert if the value fits; floats likewise. `get` returns 0 if found, KIN_ABSENT if
 // the key does not exist (value untouched), KIN_FAIL if it has another kind or is out of range.
 int kin_gguf_get_u32(const kin_gguf *gguf, const char *key, uint32_t *value, kin_err *err);
 int kin_gguf_get_f32(const kin_gguf *gguf, const char *key, float *value, kin_err *err);
 int kin_gguf_get_bool(const kin_gguf *gguf, const char *key, bool *value, kin_err *err);
 int kin_gguf_get_str(const kin_gguf *gguf, const char *key, kin_str *value, kin_err *err);
-
-// Arrays. `kind` is the element kind; strings are walked with kin_gguf_array_next_str.
-typedef struct kin_gguf_array {
-    kin_gguf_kind kind;
-    uint64_t n;
-    const uint8_t *at; // unaligned little-endian elements
-} kin_gguf_array;
-
 int kin_gguf_get_array(const kin_gguf *gguf, const char *key, kin_gguf_array *array, kin_err *err);
-
-// Return element i (< n) of a numeric or boolean array as a double / integer.
-double kin_gguf_array_f64(const kin_gguf_array *array, uint64_t i);
-int64_t kin_gguf_array_i64(const kin_gguf_array *array, uint64_t i);
-
-// Returns the string at *cursor of a string array and advances *cursor. Start with *cursor = array->at; call at most n times.
-kin_str kin_gguf_array_next_str(const uint8_t **cursor);
 
 // All metadata in file order, for `kin info`: the key of entry i, and its value as short text written to buf.
 size_t kin_gguf_n_meta(const kin_gguf *gguf);

@@ -14,7 +14,7 @@
 //
 // The file is not trusted: every count is verified to fit into its bytes before memory is allocated for it or a loop runs over
 // it, so that work and memory stay proportional to the file's size.
-#include "model/gguf_impl.h"
+#include "model/gguf_parse.h"
 
 #include <ggml.h>
 #include <inttypes.h>
@@ -185,37 +185,42 @@ static int parse_meta(cursor *c, kin_gguf_meta *meta, uint64_t i, uint64_t n, ki
     return parse_meta_body(c, meta, err) == 0 ? 0 : kin_err_prefix(err, "metadata entry %" PRIu64 " of %" PRIu64, i, n);
 }
 
-static int index_keys(kin_gguf *gguf, kin_err *err) {
-    kin_name *names = calloc(gguf->n_meta ? gguf->n_meta : 1, sizeof *names);
-    if (!names) return kin_err_set(err, "out of memory for %zu metadata entries", gguf->n_meta);
-    for (size_t i = 0; i < gguf->n_meta; i++) {
-        names[i] = (kin_name){.at = gguf->meta[i].key.at, .len = gguf->meta[i].key.len, .i = i};
+static int index_keys(kin_gguf_content *content, kin_err *err) {
+    kin_name *names = calloc(content->n_meta ? content->n_meta : 1, sizeof *names);
+    if (!names) return kin_err_set(err, "out of memory for %zu metadata entries", content->n_meta);
+    for (size_t i = 0; i < content->n_meta; i++) {
+        names[i] = (kin_name){.at = content->meta[i].key.at, .len = content->meta[i].key.len, .i = i};
     }
-    kin_name_index_init(&gguf->keys, names, gguf->n_meta);
+    kin_name_index_init(&content->keys, names, content->n_meta);
 
-    const kin_name *twice = kin_name_index_duplicate(&gguf->keys);
+    const kin_name *twice = kin_name_index_duplicate(&content->keys);
     if (twice) return kin_err_set(err, "metadata key '%.*s' appears twice", KIN_STR_SHOWN(*twice));
     return 0;
 }
 
-static int parse_all_meta(cursor *c, kin_gguf *gguf, uint64_t n_kv, kin_err *err) {
+static int parse_all_meta(cursor *c, kin_gguf_content *content, uint64_t n_kv, kin_err *err) {
     if (n_kv > left(c) / META_BYTES_MIN) {
         return kin_err_set(err, "announces %" PRIu64 " metadata entries, more than its %" PRIu64 " bytes can hold", n_kv,
                            c->size);
     }
-    gguf->meta = calloc(n_kv ? (size_t)n_kv : 1, sizeof *gguf->meta);
-    if (!gguf->meta) return kin_err_set(err, "out of memory for %" PRIu64 " metadata entries", n_kv);
-    for (; gguf->n_meta < n_kv; gguf->n_meta++) {
-        if (parse_meta(c, &gguf->meta[gguf->n_meta], gguf->n_meta, n_kv, err) != 0) return KIN_FAIL;
+    content->meta = calloc(n_kv ? (size_t)n_kv : 1, sizeof *content->meta);
+    if (!content->meta) return kin_err_set(err, "out of memory for %" PRIu64 " metadata entries", n_kv);
+    for (; content->n_meta < n_kv; content->n_meta++) {
+        if (parse_meta(c, &content->meta[content->n_meta], content->n_meta, n_kv, err) != 0) return KIN_FAIL;
     }
-    return index_keys(gguf, err);
+    return index_keys(content, err);
 }
 
-static int get_alignment(const kin_gguf *gguf, uint32_t *alignment, kin_err *err) {
+const kin_gguf_meta *kin_gguf_content_find(const kin_gguf_content *content, const char *key) {
+    const kin_name *name = kin_name_index_find(&content->keys, key, strlen(key));
+    return name ? &content->meta[name->i] : NULL;
+}
+
+static int get_alignment(const kin_gguf_content *content, uint32_t *alignment, kin_err *err) {
     *alignment = ALIGNMENT_DEFAULT;
-    const kin_gguf_meta *meta = kin_gguf_find_meta(gguf, "general.alignment");
+    const kin_gguf_meta *meta = kin_gguf_content_find(content, "general.alignment");
     if (!meta) return 0;
-    if (kin_gguf_meta_u32(meta, alignment, err) != 0) return KIN_FAIL;
+    if (kin_gguf_value_u32(meta, alignment, err) != 0) return KIN_FAIL;
     uint32_t a = *alignment;
     if (a == 0 || (a & (a - 1)) != 0 || a > ALIGNMENT_MAX) {
         return kin_err_set(err, "general.alignment is %" PRIu32 ", not a power of two up to %u", a, ALIGNMENT_MAX);
@@ -300,14 +305,14 @@ static int parse_tensor(cursor *c, kin_gguf_tensor *t, uint64_t i, uint64_t n, k
     return 0;
 }
 
-static int parse_all_tensors(cursor *c, kin_gguf *gguf, uint64_t n_tensors, kin_err *err) {
+static int parse_all_tensors(cursor *c, kin_gguf_content *content, uint64_t n_tensors, kin_err *err) {
     if (n_tensors > left(c) / TENSOR_BYTES_MIN) {
         return kin_err_set(err, "announces %" PRIu64 " tensors, more than its %" PRIu64 " bytes can hold", n_tensors, c->size);
     }
-    gguf->tensors = calloc(n_tensors ? (size_t)n_tensors : 1, sizeof *gguf->tensors);
-    if (!gguf->tensors) return kin_err_set(err, "out of memory for %" PRIu64 " tensors", n_tensors);
-    for (; gguf->n_tensors < n_tensors; gguf->n_tensors++) {
-        if (parse_tensor(c, &gguf->tensors[gguf->n_tensors], gguf->n_tensors, n_tensors, err) != 0) return KIN_FAIL;
+    content->tensors = calloc(n_tensors ? (size_t)n_tensors : 1, sizeof *content->tensors);
+    if (!content->tensors) return kin_err_set(err, "out of memory for %" PRIu64 " tensors", n_tensors);
+    for (; content->n_tensors < n_tensors; content->n_tensors++) {
+        if (parse_tensor(c, &content->tensors[content->n_tensors], content->n_tensors, n_tensors, err) != 0) return KIN_FAIL;
     }
     return 0;
 }
@@ -335,13 +340,13 @@ static int compare_offsets(const void *a, const void *b) {
     return (*x)->offset < (*y)->offset ? -1 : (*x)->offset > (*y)->offset;
 }
 
-static int check_overlaps(const kin_gguf *gguf, kin_err *err) {
-    const kin_gguf_tensor **sorted = malloc((gguf->n_tensors + 1) * sizeof *sorted);
+static int check_overlaps(const kin_gguf_content *content, kin_err *err) {
+    const kin_gguf_tensor **sorted = malloc((content->n_tensors + 1) * sizeof *sorted);
     int rc = 0;
-    if (!sorted) return kin_err_set(err, "out of memory for %zu tensors", gguf->n_tensors);
-    for (size_t i = 0; i < gguf->n_tensors; i++) sorted[i] = &gguf->tensors[i];
-    qsort(sorted, gguf->n_tensors, sizeof *sorted, compare_offsets);
-    for (size_t i = 1; i < gguf->n_tensors && rc == 0; i++) {
+    if (!sorted) return kin_err_set(err, "out of memory for %zu tensors", content->n_tensors);
+    for (size_t i = 0; i < content->n_tensors; i++) sorted[i] = &content->tensors[i];
+    qsort(sorted, content->n_tensors, sizeof *sorted, compare_offsets);
+    for (size_t i = 1; i < content->n_tensors && rc == 0; i++) {
         const kin_gguf_tensor *a = sorted[i - 1], *b = sorted[i];
         if (a->offset + a->n_bytes > b->offset)
             rc = kin_err_set(err, "the tensors '%.*s' and '%.*s' overlap", KIN_STR_SHOWN(a->name), KIN_STR_SHOWN(b->name));
@@ -350,20 +355,26 @@ static int check_overlaps(const kin_gguf *gguf, kin_err *err) {
     return rc;
 }
 
-int kin_gguf_parse(kin_gguf *gguf, const uint8_t *bytes, uint64_t size, kin_err *err) {
+int kin_gguf_parse(kin_gguf_content *content, const uint8_t *bytes, uint64_t size, kin_err *err) {
     cursor c = {.bytes = bytes, .n = size, .size = size};
     uint64_t n_tensors = 0, n_kv = 0;
     uint32_t alignment;
     if (parse_header(&c, &n_tensors, &n_kv, err) != 0) return KIN_FAIL;
-    if (parse_all_meta(&c, gguf, n_kv, err) != 0) return KIN_FAIL;
-    if (get_alignment(gguf, &alignment, err) != 0) return KIN_FAIL;
-    if (parse_all_tensors(&c, gguf, n_tensors, err) != 0) return KIN_FAIL;
+    if (parse_all_meta(&c, content, n_kv, err) != 0) return KIN_FAIL;
+    if (get_alignment(content, &alignment, err) != 0) return KIN_FAIL;
+    if (parse_all_tensors(&c, content, n_tensors, err) != 0) return KIN_FAIL;
 
     uint64_t data_begin = (c.pos + alignment - 1) & ~(uint64_t)(alignment - 1);
-    for (size_t i = 0; i < gguf->n_tensors; i++) {
-        if (place_tensor(&c, &gguf->tensors[i], data_begin, alignment, err) != 0) return KIN_FAIL;
+    for (size_t i = 0; i < content->n_tensors; i++) {
+        if (place_tensor(&c, &content->tensors[i], data_begin, alignment, err) != 0) return KIN_FAIL;
     }
-    return check_overlaps(gguf, err);
+    return check_overlaps(content, err);
+}
+
+void kin_gguf_content_fini(kin_gguf_content *content) {
+    kin_name_index_fini(&content->keys);
+    free(content->tensors);
+    free(content->meta);
 }
 
 static int skip_header(cursor *c, kin_err *err) {

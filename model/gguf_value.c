@@ -1,5 +1,4 @@
-// Values of metadata entries. The parser has verified that every value lies in its file; only its meaning is checked here.
-#include "model/gguf_impl.h"
+#include "model/gguf_value.h"
 
 #include <float.h>
 #include <inttypes.h>
@@ -130,7 +129,7 @@ static void put_array(writer *w, const kin_gguf_array *array) {
     if (array->n > SHOWN) put_text(w, ", ...");
 }
 
-static const char *meta_text(const kin_gguf_meta *meta, char *buf, size_t n) {
+const char *kin_gguf_value_text(const kin_gguf_meta *meta, char *buf, size_t n) {
     writer w = {.at = buf, .left = n};
     buf[0] = '\0';
     if (meta->kind == KIN_GGUF_STRING) {
@@ -152,10 +151,11 @@ static int fail_kind(const kin_gguf_meta *meta, const char *wanted, kin_err *err
 
 static int fail_value(const kin_gguf_meta *meta, const char *wanted, kin_err *err) {
     char text[64];
-    return kin_err_set(err, "%.*s is %s, but must be %s", KIN_STR_SHOWN(meta->key), meta_text(meta, text, sizeof text), wanted);
+    return kin_err_set(err, "%.*s is %s, but must be %s", KIN_STR_SHOWN(meta->key), kin_gguf_value_text(meta, text, sizeof text),
+                       wanted);
 }
 
-int kin_gguf_meta_u32(const kin_gguf_meta *meta, uint32_t *value, kin_err *err) {
+int kin_gguf_value_u32(const kin_gguf_meta *meta, uint32_t *value, kin_err *err) {
     if (!is_integer(meta->kind)) return fail_kind(meta, "an integer", err);
     int64_t v = read_integer(meta->kind, meta->value);
     if (v < 0 || v > UINT32_MAX) return fail_value(meta, "an unsigned 32-bit number", err);
@@ -163,7 +163,7 @@ int kin_gguf_meta_u32(const kin_gguf_meta *meta, uint32_t *value, kin_err *err) 
     return 0;
 }
 
-static int meta_f32(const kin_gguf_meta *meta, float *value, kin_err *err) {
+int kin_gguf_value_f32(const kin_gguf_meta *meta, float *value, kin_err *err) {
     if (!is_float(meta->kind)) return fail_kind(meta, "a float", err);
     double v = read_float(meta->kind, meta->value);
     if (isfinite(v) && fabs(v) > FLT_MAX) return fail_value(meta, "a 32-bit float", err);
@@ -171,58 +171,22 @@ static int meta_f32(const kin_gguf_meta *meta, float *value, kin_err *err) {
     return 0;
 }
 
-static int meta_bool(const kin_gguf_meta *meta, bool *value, kin_err *err) {
+int kin_gguf_value_bool(const kin_gguf_meta *meta, bool *value, kin_err *err) {
     if (meta->kind != KIN_GGUF_BOOL) return fail_kind(meta, "a bool", err);
     *value = meta->value[0] != 0;
     return 0;
 }
 
-static int meta_str(const kin_gguf_meta *meta, kin_str *value, kin_err *err) {
+int kin_gguf_value_str(const kin_gguf_meta *meta, kin_str *value, kin_err *err) {
     if (meta->kind != KIN_GGUF_STRING) return fail_kind(meta, "a string", err);
     *value = read_str(meta->value);
     return 0;
 }
 
-static int meta_array(const kin_gguf_meta *meta, kin_gguf_array *value, kin_err *err) {
+int kin_gguf_value_array(const kin_gguf_meta *meta, kin_gguf_array *value, kin_err *err) {
     if (meta->kind != KIN_GGUF_ARRAY) return fail_kind(meta, "an array", err);
     *value = read_array(meta->value);
     return 0;
-}
-
-// By key
-
-static int in_file(const kin_gguf *gguf, int result, kin_err *err) {
-    return result == 0 ? 0 : kin_err_prefix(err, "%s", gguf->files[0].path);
-}
-
-const kin_gguf_meta *kin_gguf_find_meta(const kin_gguf *gguf, const char *key) {
-    const kin_name *name = kin_name_index_find(&gguf->keys, key, strlen(key));
-    return name ? &gguf->meta[name->i] : NULL;
-}
-
-int kin_gguf_get_u32(const kin_gguf *gguf, const char *key, uint32_t *value, kin_err *err) {
-    const kin_gguf_meta *meta = kin_gguf_find_meta(gguf, key);
-    return meta ? in_file(gguf, kin_gguf_meta_u32(meta, value, err), err) : KIN_ABSENT;
-}
-
-int kin_gguf_get_f32(const kin_gguf *gguf, const char *key, float *value, kin_err *err) {
-    const kin_gguf_meta *meta = kin_gguf_find_meta(gguf, key);
-    return meta ? in_file(gguf, meta_f32(meta, value, err), err) : KIN_ABSENT;
-}
-
-int kin_gguf_get_bool(const kin_gguf *gguf, const char *key, bool *value, kin_err *err) {
-    const kin_gguf_meta *meta = kin_gguf_find_meta(gguf, key);
-    return meta ? in_file(gguf, meta_bool(meta, value, err), err) : KIN_ABSENT;
-}
-
-int kin_gguf_get_str(const kin_gguf *gguf, const char *key, kin_str *value, kin_err *err) {
-    const kin_gguf_meta *meta = kin_gguf_find_meta(gguf, key);
-    return meta ? in_file(gguf, meta_str(meta, value, err), err) : KIN_ABSENT;
-}
-
-int kin_gguf_get_array(const kin_gguf *gguf, const char *key, kin_gguf_array *array, kin_err *err) {
-    const kin_gguf_meta *meta = kin_gguf_find_meta(gguf, key);
-    return meta ? in_file(gguf, meta_array(meta, array, err), err) : KIN_ABSENT;
 }
 
 // Arrays
@@ -244,20 +208,4 @@ kin_str kin_gguf_array_next_str(const uint8_t **cursor) {
     kin_str s = read_str(*cursor);
     *cursor += 8 + s.len;
     return s;
-}
-
-// In file order
-
-size_t kin_gguf_n_meta(const kin_gguf *gguf) {
-    return gguf->n_meta;
-}
-
-kin_str kin_gguf_meta_key(const kin_gguf *gguf, size_t i) {
-    kin_assert(i < gguf->n_meta);
-    return gguf->meta[i].key;
-}
-
-const char *kin_gguf_meta_text(const kin_gguf *gguf, size_t i, char *buf, size_t n) {
-    kin_assert(i < gguf->n_meta && n > 0);
-    return meta_text(&gguf->meta[i], buf, n);
 }
