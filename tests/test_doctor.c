@@ -14,7 +14,8 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "cluster/doctor/doctor_impl.h"
+#include "cluster/doctor/doctor_machine.h"
+#include "cluster/doctor/doctor_network.h"
 #include "sys/whole_file.h"
 #include "tests/place.h"
 

@@ -1,4 +1,5 @@
-// The machine itself: processor, memory, GPU, disk, open files.
+#include "cluster/doctor/doctor_machine.h"
+
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -8,7 +9,6 @@
 #include <unistd.h>
 
 #include "base/units.h"
-#include "cluster/doctor/doctor_impl.h"
 #include "engine/device.h"
 #include "sys/cgroup.h"
 #include "sys/cpu.h"

@@ -1,4 +1,5 @@
-// What other machines need to reach this one: networks, the search for heads, firewall, ports, the cluster.
+#include "cluster/doctor/doctor_network.h"
+
 #include <arpa/inet.h>
 #include <errno.h>
 #include <jansson.h>
@@ -9,7 +10,6 @@
 #include <unistd.h>
 #include <uv.h>
 
-#include "cluster/doctor/doctor_impl.h"
 #include "net/address.h"
 #include "net/discovery.h"
 #include "observe/status_client.h"
