@@ -1,5 +1,4 @@
-// Parses expressions of a template, with the grammar of jinja2's parser.
-#include "pure/jinja/parser_impl.h"
+#include "pure/jinja/expression.h"
 
 #include <string.h>
 

@@ -1,4 +1,7 @@
-// Internals of the parser: parser.c has the statements, expression.c the expressions.
+// A template that is being parsed: the current token, and the nodes that are built. parser.c parses the statements, expression.c
+// the expressions.
+//
+// Owner: kin_jinja_parse. Nodes live in the heap. Thread: the parser's.
 #pragma once
 
 #include "pure/jinja/lexer.h"
@@ -37,11 +40,3 @@ kin_node *kin_parser_node(kin_parser *p, kin_node_kind kind);
 bool kin_parser_push(kin_parser *p, kin_nodes *nodes, kin_node *node);
 kin_node *kin_parser_finish(kin_parser *p, kin_node *node, kin_nodes kids); // sets kids and depth
 bool kin_parser_intern(kin_parser *p, kin_node *node, kin_str name);        // sets name and value
-
-// ---- expression.c
-
-kin_node *kin_parse_expression(kin_parser *p);
-kin_node *kin_parse_tuple(kin_parser *p, bool with_condition); // or an expression without a comma
-kin_node *kin_parse_filters(kin_parser *p, kin_node *input);   // "| name(...) | ...", possibly none
-kin_node *kin_parse_filter(kin_parser *p, kin_node *input);    // "name(...)", optionally followed by "| ..."
-kin_node *kin_parse_target(kin_parser *p);                     // the target of an assignment
