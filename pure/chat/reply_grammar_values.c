@@ -1,18 +1,14 @@
+#include "pure/chat/reply_grammar_values.h"
+
 #include <stdio.h>
 #include <string.h>
 
-#include "pure/chat/reply_grammar_impl.h"
 #include "pure/grammar/parameter.h"
 #include "pure/grammar/schema_string.h"
 #include "pure/text/string_table.h"
 
 #define ANY_NAME "[a-zA-Z_] [a-zA-Z0-9_]{0,63} "
 #define ANY_KEY "[^<>\\n\"]{1,64} "
-
-static void put_literal(kin_reply_writer *w, kin_str text) {
-    kin_schema_put_literal(text, w->line);
-    kin_reply_put(w, " ");
-}
 
 enum { MAX_PARAMETERS = 512 }; // of a tool
 
@@ -120,7 +116,7 @@ static void put_type(kin_reply_writer *w, bool is_string) {
     const kin_chat_format *f = w->format;
     const char *type = is_string ? f->string_type : f->other_type;
     if (type[0])
-        put_literal(w, (kin_str){type, strlen(type)});
+        kin_reply_put_literal(w, (kin_str){type, strlen(type)});
     else
         kin_reply_put(w, "(\"number\" | \"boolean\" | \"object\" | \"array\" | \"null\") ");
 }
@@ -183,7 +179,7 @@ static int put_parameters(kin_reply_writer *w, const parameters *p, const kin_re
         if (!has_name(w, &p->at[i], forbidden, &rc)) continue;
         kin_reply_put(w, "(");
         kin_reply_put_mark(w, f->key_begin);
-        put_literal(w, p->at[i].key);
+        kin_reply_put_literal(w, p->at[i].key);
         kin_reply_put_mark(w, f->key_end);
         rc = put_value(w, p, p->at[i].schema, tool);
         kin_reply_put(w, p->at[i].is_impossible ? "[] " : "");
@@ -322,7 +318,7 @@ static int put_item_rules(kin_reply_writer *w, const parameters *p, const kin_re
     for (int i = 0; i < p->n && rc == 0; i++) {
         char name[40];
         if (!has_name(w, &p->at[i], " ,:=()[]{}\"'<\n", &rc)) continue;
-        put_literal(w, p->at[i].key);
+        kin_reply_put_literal(w, p->at[i].key);
         rc = put_item(w, p, p->at[i].schema, tool);
         kin_reply_put(w, p->at[i].is_impossible ? "[] " : "");
         required[n] = p->at[i].is_required;
@@ -413,7 +409,7 @@ static int put_parameters_of(kin_reply_writer *w, const kin_reply_tool *tool, in
 
 static int put_call(kin_reply_writer *w, const kin_reply_tool *tool, int i_tool) {
     kin_call_syntax syntax = w->format->syntax;
-    put_literal(w, tool->name);
+    kin_reply_put_literal(w, tool->name);
     kin_reply_put_mark(w, w->format->name_end);
     if (syntax == KIN_CALL_QUOTED) return put_quoted_arguments(w, tool);
     kin_reply_put(w, syntax == KIN_CALL_PYTHON ? "\"(\" " : "ws ");

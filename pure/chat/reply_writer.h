@@ -1,15 +1,19 @@
-// Internals of the grammar of a reply: reply_grammar.c writes marks, calls in JSON, text and reasoning; reply_grammar_values.c
-// arguments in other syntaxes.
+// Writes the parts that all rules of a reply's grammar have: marks, text without marks, the schemas of tools. reply_grammar.c
+// writes calls in JSON, text and reasoning; reply_grammar_values.c arguments in other syntaxes.
+//
+// Owner: the function that writes a grammar; everything in it is borrowed. Thread: any. Running out of memory is noted in the
+// buffers (text_buffer.h).
 //
 // Rules: s0, s1, ... of schemas, and those of schema_string.h; call: one call; bare: a name and arguments; calls, body, root;
 // raw: the text of a parameter; parameter: any parameter; any: any value of a loose syntax; item-T-I: a parameter, more-T-I: the
 // rest of a list of them.
 #pragma once
 
-#include "pure/chat/reply_grammar.h"
+#include "pure/chat/reply_rules.h"
 #include "pure/grammar/schema.h"
 #include "pure/grammar/schema_grammar.h"
 #include "pure/text/json.h"
+#include "pure/tokenizer/vocab.h"
 
 typedef struct kin_reply_writer {
     const kin_reply_rules *rules;
@@ -23,6 +27,8 @@ typedef struct kin_reply_writer {
 } kin_reply_writer;
 
 void kin_reply_put(kin_reply_writer *w, const char *text);
+// Writes text to be matched as it is; nothing for an empty one.
+void kin_reply_put_literal(kin_reply_writer *w, kin_str text);
 void kin_reply_end_rule(kin_reply_writer *w, const char *name);
 // Writes a mark: its control tokens as tokens, the rest as text; a line end in it is any white space.
 void kin_reply_put_mark(kin_reply_writer *w, const char *mark);
@@ -30,6 +36,8 @@ void kin_reply_put_mark(kin_reply_writer *w, const char *mark);
 bool kin_reply_is_token(const kin_reply_writer *w, const char *mark);
 // Writes text that does not contain the mark.
 void kin_reply_put_text_without(kin_reply_writer *w, const char *mark);
+// The same for two marks, of which the second one counts if both begin with the same character. "": none.
+void kin_reply_put_text_without_both(kin_reply_writer *w, const char *mark, const char *other);
 
 // Writes rules for a schema of a tool, and appends their name to the line. text: NULL, or how its strings are written. If that is
 // impossible: appends `instead`, or fails if the tool is strict.
@@ -43,6 +51,3 @@ int kin_reply_put_arguments(kin_reply_writer *w, const kin_reply_tool *tool, con
 void kin_reply_note_relaxed(kin_reply_writer *w, const kin_reply_tool *tool, kin_str why);
 // Names the tool in the error. Returns KIN_FAIL.
 int kin_reply_name_tool(kin_reply_writer *w, const kin_reply_tool *tool);
-
-// Writes a name and arguments of any tool, in the syntaxes that are not JSON.
-int kin_reply_put_value_calls(kin_reply_writer *w);
