@@ -11,6 +11,7 @@
 #include "serve/json_out.h"
 #include "serve/model_names.h"
 #include "serve/refuse.h"
+#include "serve/request/request_prompts.h"
 #include "serve/server_json.h"
 #include "sys/sha256.h"
 

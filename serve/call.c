@@ -10,6 +10,8 @@
 #include "serve/apis/ollama/ollama.h"
 #include "serve/apis/responses/responses.h"
 #include "serve/refuse.h"
+#include "serve/request/request_chat.h"
+#include "serve/request/request_prompts.h"
 
 const double kin_call_bucket_s[16] = {0.005, 0.01, 0.02, 0.03, 0.05, 0.075, 0.1, 0.2, 0.3, 0.5, 1, 2, 5, 10, 30, INFINITY};
 

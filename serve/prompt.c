@@ -9,6 +9,7 @@
 #include "pure/jinja/jinja.h"
 #include "pure/tokenizer/detok.h"
 #include "serve/history.h"
+#include "serve/request/request_chat.h"
 
 // For models without a template: concatenates the messages.
 static const char plain_template[] = "{% for m in messages %}{{ m.content }}\n{% endfor %}";

@@ -9,6 +9,7 @@
 #include "serve/apis/responses/responses.h"
 #include "serve/json_out.h"
 #include "serve/refuse.h"
+#include "serve/request/request_chat.h"
 
 enum { MAX_TOKENIZED = 8 << 20 }; // bytes of a text
 

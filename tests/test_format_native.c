@@ -1,4 +1,5 @@
 // Answers of llama.cpp's completion API: streams, documents, several prompts, selected fields.
+#include "serve/request/request_prompts.h"
 #include "tests/api_case.h"
 #include "tests/place.h"
 

@@ -10,6 +10,8 @@
 #include <math.h>
 
 #include "serve/apis/openai/openai_json.h"
+#include "serve/request/request_chat.h"
+#include "serve/request/request_prompts.h"
 #include "tests/api_case.h"
 #include "tests/place.h"
 

@@ -16,6 +16,8 @@
 #include "serve/http/http.h"
 #include "serve/http/http_connection.h"
 #include "serve/loaded_model.h"
+#include "serve/request/request_chat.h"
+#include "serve/request/request_prompts.h"
 #include "serve/writer.h"
 #include "testkit/silent_console.h"
 

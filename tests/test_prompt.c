@@ -1,5 +1,6 @@
 // Prompts of chats (serve/prompt.h): a client's strings stay plain text, wherever a template prints them.
 #include "serve/prepare.h"
+#include "serve/request/request_chat.h"
 #include "tests/demo_model.h"
 #include "tests/place.h"
 

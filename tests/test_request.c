@@ -13,6 +13,8 @@
 #include <string.h>
 
 #include "serve/request/request.h"
+#include "serve/request/request_chat.h"
+#include "serve/request/request_prompts.h"
 #include "tests/place.h"
 
 typedef int parse_request(kin_request *out, json_t *body, const kin_request_defaults *defaults, kin_api_error *err);

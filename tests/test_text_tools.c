@@ -1,4 +1,5 @@
 // Bodies of the smaller endpoints: tokenize, detokenize, apply-template, embeddings, infill, models, props, slots.
+#include "serve/request/request_prompts.h"
 #include "tests/api_case.h"
 
 #include <math.h>

@@ -1,4 +1,4 @@
-#include "serve/request/request_impl.h"
+#include "serve/request/request.h"
 
 #include <ctype.h>
 #include <stdlib.h>

@@ -107,18 +107,9 @@ typedef struct kin_request_defaults {
     bool verbose;
 } kin_request_defaults;
 
-// True for roles that OpenAI's API defines. If a template prints another role, it counts as text, like everything that clients
-// write.
-bool kin_request_knows_role(const json_t *role);
+// ---- for the modules that read a body: request_chat.h, request_prompts.h
 
-// True if it is a string that a tool may be called by: 1 to KIN_REQUEST_MAX_TOOL_NAME letters, digits, '_', '-' or '.'.
-bool kin_request_is_tool_name(const json_t *name);
-// For OpenAI's own endpoints: 400 if a message has another role; the request then needs no fini. Other APIs accept any role.
-int kin_request_check_roles(kin_request *request, kin_api_error *err);
-
-// Parse the bodies of /v1/chat/completions, /v1/completions and /completion. They take over the body, even on failure, and change
-// it; after a failure `out` needs no fini. They fail with 400, or with 501 for images and sound. Unknown fields are ignored;
-// fields that would change the sampling in a way that kin does not support are refused.
-int kin_request_from_chat(kin_request *out, json_t *body, const kin_request_defaults *defaults, kin_api_error *err);
-int kin_request_from_completions(kin_request *out, json_t *body, const kin_request_defaults *defaults, kin_api_error *err);
-int kin_request_from_native(kin_request *out, json_t *body, const kin_request_defaults *defaults, kin_api_error *err);
+// Stores the body, which it takes over even on failure, and sets the defaults. 400 if the body is not an object.
+int kin_request_begin(kin_request *out, json_t *body, const kin_request_defaults *defaults, kin_api_error *err);
+// Checks combinations of fields: sampler stages, grammar or schema, number of choices. Call it last.
+int kin_request_check(kin_request *request, kin_api_error *err);

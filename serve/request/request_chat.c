@@ -1,11 +1,12 @@
-// The body of /v1/chat/completions.
+#include "serve/request/request_chat.h"
+
 #include <stdlib.h>
 #include <string.h>
 
 #include "pure/grammar/schema.h"
 #include "pure/text/text_buffer.h"
 #include "serve/json_out.h"
-#include "serve/request/request_impl.h"
+#include "serve/request/request_sampling.h"
 
 // ---- messages
 

@@ -1,7 +1,8 @@
-// The bodies of /v1/completions and /completion: prompts instead of messages.
+#include "serve/request/request_prompts.h"
+
 #include <string.h>
 
-#include "serve/request/request_impl.h"
+#include "serve/request/request_sampling.h"
 
 // ---- prompts
 

@@ -1,11 +1,11 @@
-// Fields of all APIs: sampling, ending, constraints on the text, streaming.
+#include "serve/request/request_sampling.h"
+
 #include <float.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "serve/json_out.h"
-#include "serve/request/request_impl.h"
 
 // ---- seed, stop, logit_bias
 

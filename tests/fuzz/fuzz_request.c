@@ -6,6 +6,8 @@
 #include "serve/apis/llama/infill.h"
 #include "serve/apis/llama/text_tools.h"
 #include "serve/apis/openai/embeddings.h"
+#include "serve/request/request_chat.h"
+#include "serve/request/request_prompts.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t size);
 

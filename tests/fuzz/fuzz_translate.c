@@ -4,6 +4,8 @@
 #include "serve/apis/anthropic/messages.h"
 #include "serve/apis/ollama/ollama.h"
 #include "serve/apis/responses/responses.h"
+#include "serve/request/request_chat.h"
+#include "serve/request/request_prompts.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t size);
 

@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "serve/chat_build.h"
+#include "serve/request/request_chat.h"
 
 enum { DEFAULT_MAX_TOKENS = 4096 };
 

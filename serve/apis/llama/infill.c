@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "serve/request/fields.h"
+#include "serve/request/request_prompts.h"
 
 // ---- tokens
 

@@ -4,7 +4,7 @@
 
 #include "serve/json_out.h"
 #include "serve/request/fields.h"
-#include "serve/request/request_impl.h"
+#include "serve/request/request_table.h"
 
 static int get_bool(const kin_fields *fields, const char *name, bool *out, kin_api_error *err) {
     const json_t *value;

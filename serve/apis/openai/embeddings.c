@@ -6,7 +6,7 @@
 
 #include "base/bytes.h"
 #include "serve/request/fields.h"
-#include "serve/request/request_impl.h"
+#include "serve/request/request_prompts.h"
 
 // ---- requests
 

@@ -1,5 +1,4 @@
-// A table of a request body's fields: each row gives a field's name, kind, bounds, and destination. Private to request.h's
-// modules.
+// A table of a request body's fields: each row gives a field's name, kind, bounds, and destination.
 //
 // A field that is missing or null leaves the value unchanged. Rows are read in table order: later ones win.
 #pragma once
@@ -45,21 +44,10 @@ static inline kin_fields kin_request_body(const kin_request *r) {
     return (kin_fields){.json = r->body, .index = -1};
 }
 
+// Reads the fields of the table into the request. Strings stay in its body. 400 at the first wrong field.
 int kin_request_fields_read(kin_request *r, const kin_request_field *fields, kin_api_error *err);
-
-// Fields of all APIs: sampling, stops, lengths, streaming, grammar.
-extern const kin_request_field kin_request_common_fields[];
 
 // 400 "Field 'NAME': type must be EXPECTED, but is ...".
 int kin_request_type_error(kin_api_error *err, const char *name, const char *expected, const json_t *value);
 // Reads a whole number within the bounds, which are less than 2^53; 400 otherwise.
 int kin_request_whole(const char *name, const json_t *value, double min, double max, int64_t *out, kin_api_error *err);
-// Converts the field, which must be present, to an array of prompts, each a string, or an array of ids and strings. The array
-// replaces the field.
-int kin_request_prompts(json_t *body, const char *name, const json_t **out, kin_api_error *err);
-// Sets the request's JSON schema.
-int kin_request_set_schema(kin_request *r, const char *name, const json_t *schema, kin_api_error *err);
-// Stores the body and sets the defaults. 400 if the body is not an object.
-int kin_request_begin(kin_request *out, json_t *body, const kin_request_defaults *defaults, kin_api_error *err);
-// Checks combinations of fields: sampler stages, grammar or schema, number of choices. Call it last.
-int kin_request_check(kin_request *r, kin_api_error *err);
