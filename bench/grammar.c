@@ -14,6 +14,7 @@
 #include "base/clock.h"
 #include "base/rng.h"
 #include "model/vocab_load.h"
+#include "pure/grammar/grammar_compile.h"
 #include "pure/grammar/matcher.h"
 #include "pure/grammar/schema.h"
 #include "sys/whole_file.h"

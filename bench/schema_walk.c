@@ -16,6 +16,7 @@
 #include "base/rng.h"
 #include "pure/chat/reply_grammar.h"
 #include "pure/chat/reply_parser.h"
+#include "pure/grammar/grammar_compile.h"
 #include "pure/grammar/matcher.h"
 #include "pure/grammar/schema.h"
 #include "testkit/small_vocab.h"

@@ -6,6 +6,7 @@
 #include <uv.h>
 
 #include "pure/grammar/gbnf.h"
+#include "pure/grammar/grammar_compile.h"
 #include "pure/grammar/grammar_tokens.h"
 #include "pure/grammar/schema.h"
 #include "serve/history.h"

@@ -13,6 +13,7 @@
 
 #include "base/rng.h"
 #include "pure/grammar/gbnf.h"
+#include "pure/grammar/grammar_compile.h"
 #include "pure/grammar/grammar_tokens.h"
 #include "pure/grammar/matcher.h"
 #include "pure/text/utf8.h"

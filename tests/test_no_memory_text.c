@@ -7,6 +7,7 @@
 #include "pure/chat/stop_words.h"
 #include "pure/chat/thinking_budget.h"
 #include "pure/chat/tool_format.h"
+#include "pure/grammar/grammar_compile.h"
 #include "pure/grammar/schema.h"
 #include "pure/jinja/jinja.h"
 #include "pure/sampling/constraint.h"

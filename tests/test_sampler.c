@@ -13,6 +13,7 @@
 #include <string.h>
 
 #include "base/rng.h"
+#include "pure/grammar/grammar_compile.h"
 #include "pure/sampling/constraint.h"
 #include "pure/sampling/portable_exp.h"
 #include "pure/sampling/sampler.h"

@@ -12,6 +12,7 @@
 #include <string.h>
 
 #include "base/rng.h"
+#include "pure/grammar/grammar_compile.h"
 #include "pure/grammar/matcher.h"
 #include "pure/grammar/schema.h"
 #include "pure/grammar/schema_number.h"

@@ -15,6 +15,7 @@
 
 #include "pure/chat/reply_grammar.h"
 #include "pure/chat/stop_words.h"
+#include "pure/grammar/grammar_compile.h"
 #include "pure/grammar/schema.h"
 #include "pure/sampling/constraint.h"
 #include "pure/sampling/sampler.h"

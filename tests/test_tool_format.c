@@ -13,6 +13,7 @@
 
 #include "base/rng.h"
 #include "pure/chat/tool_format.h"
+#include "pure/grammar/grammar_compile.h"
 #include "pure/sampling/constraint.h"
 #include "pure/text/json.h"
 #include "testkit/small_vocab.h"

@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "pure/grammar/gbnf.h"
+#include "pure/grammar/grammar_compile.h"
 #include "pure/grammar/grammar_tokens.h"
 #include "pure/grammar/schema.h"
 #include "sys/whole_file.h"

@@ -1,5 +1,5 @@
-// Grammar: the set of allowed texts, as automata on bytes. It is compiled from GBNF (gbnf.h); schema.h converts a JSON schema
-// to GBNF.
+// Grammar: the set of allowed texts, as automata on bytes. grammar_compile.h compiles it from GBNF (gbnf.h); schema.h converts a
+// JSON schema to GBNF.
 //
 // A rule, or a repetition with large bounds, becomes a **machine**: a deterministic automaton whose edges are bytes (UTF-8
 // compiled to byte ranges) and calls of other machines. Small non-recursive rules are inlined. The matcher (matcher.h) matches
@@ -54,23 +54,6 @@ typedef struct kin_grammar_parts {
 int kin_grammar_parts_add(kin_grammar_parts *parts, const char *name, kin_grammar *grammar);
 void kin_grammar_parts_fini(kin_grammar_parts *parts);
 
-typedef struct kin_grammar_options {
-    const kin_grammar_parts *parts; // NULL: none
-    kin_grammar_budget *budget;     // NULL: one of KIN_GRAMMAR_MAX_STEPS
-} kin_grammar_options;
-
-// The innermost rule because of which a grammar matches no text.
-typedef struct kin_grammar_never {
-    char rule[48]; // cut if longer; "": the grammar matches some text
-    bool goes_on;  // the rule never ends; otherwise it contradicts itself
-} kin_grammar_never;
-
-// Fails with a sentence on everything that kin_gbnf_parse rejects, on left recursion, on a grammar that matches no text, and if
-// the automata would exceed the limits (the sentence names the rule).
-int kin_grammar_compile(kin_grammar **out, const char *gbnf, size_t len, kin_err *err);
-// never: may be NULL.
-int kin_grammar_compile_with(kin_grammar **out, const char *gbnf, size_t len, const kin_grammar_options *options,
-                             kin_grammar_never *never, kin_err *err);
 void kin_grammar_free(kin_grammar *grammar);
 
 // Size, for tests and for memory accounting.

@@ -4,11 +4,14 @@
 // automaton together with the states of all look-aheads that are open on the way there; all of them must accept. A state of the
 // result is a set of threads. Look-aheads are made deterministic first, nested ones before the outer ones, so that negating one
 // only changes its accepting states.
+#include "pure/grammar/grammar_ahead.h"
+
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/hash.h"
-#include "pure/grammar/grammar_build.h"
+#include "pure/grammar/grammar_nfa.h"
+#include "pure/grammar/grammar_parts.h"
 #include "pure/text/grow.h"
 
 enum {

@@ -1,6 +1,10 @@
-// The grammar compiler, shared by its files: grammar.c determines the properties of rules and assigns machines, grammar_nfa.c
-// builds the nondeterministic automaton of a machine, grammar_dfa.c the deterministic one; grammar_ahead.c builds both for
-// rules with look-ahead.
+// A grammar that is being compiled: what its passes share. The properties of nodes and rules, and the numbers of machines.
+//
+// grammar_compile.c determines the properties of rules and assigns machines, grammar_nfa.c builds the nondeterministic automaton
+// of a machine, grammar_dfa.c the deterministic one; grammar_ahead.c builds both for rules with look-ahead, grammar_parts.c
+// copies those that exist.
+//
+// Owner: kin_grammar_compile_with. Functions that return int fail with a sentence in the build's err. Thread: the compiler's.
 #pragma once
 
 #include "pure/grammar/grammar_impl.h"
@@ -80,25 +84,3 @@ bool kin_build_is_counted(const kin_grammar_build *b, const kin_gbnf_node *repea
 // Returns the machine of a rule, or of a counted repetition (a node). It is built later.
 int kin_build_machine_of_rule(kin_grammar_build *b, uint32_t rule, uint32_t *machine);
 int kin_build_machine_of_repeat(kin_grammar_build *b, uint32_t node, uint32_t rule, uint32_t *machine);
-
-// Builds the nondeterministic automaton of the machine in b->nfa; *entry: its first state.
-int kin_build_nfa(kin_grammar_build *b, uint32_t machine, uint32_t *entry);
-// The same for a rule with look-ahead: everything is inlined, and no machine is called.
-int kin_build_nfa_of_rule(kin_grammar_build *b, uint32_t rule, uint32_t *entry);
-
-// Computes the byte classes from all literals and character classes of the tree.
-void kin_build_classes(kin_grammar_build *b);
-
-// Builds the deterministic automaton of b->nfa as states of the machine.
-int kin_build_dfa(kin_grammar_build *b, uint32_t machine, uint32_t entry);
-
-// Returns the grammar that has the rule already, called by its root (kin_grammar_parts), or NULL.
-const kin_grammar *kin_build_find_part(const kin_grammar_build *b, uint32_t rule);
-// Makes the machine of the rule from that grammar, and sets the facts of the rule.
-int kin_build_copy_part(kin_grammar_build *b, const kin_grammar *part, uint32_t rule);
-
-// Builds the machines of all rules with look-ahead and sets the facts of these rules.
-int kin_build_aheads(kin_grammar_build *b);
-
-// Sets KIN_STATE_PLAIN. Call after all machines are built.
-int kin_build_mark_plain(kin_grammar_build *b);

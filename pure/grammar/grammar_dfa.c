@@ -1,10 +1,11 @@
 // Deterministic automata by subset construction; a call of a machine is a letter like a byte. Subsets contain only states that
 // read, call or end, so equal positions in a loop give equal subsets.
+#include "pure/grammar/grammar_dfa.h"
+
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/hash.h"
-#include "pure/grammar/grammar_build.h"
 #include "pure/text/grow.h"
 #include "pure/text/utf8_ranges.h"
 

@@ -1,5 +1,6 @@
 // Nondeterministic automata. Each part of the tree is built in front of its successor, so nothing is patched afterwards.
-#include "pure/grammar/grammar_build.h"
+#include "pure/grammar/grammar_nfa.h"
+
 #include "pure/text/grow.h"
 #include "pure/text/utf8_ranges.h"
 

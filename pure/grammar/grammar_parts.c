@@ -1,34 +1,10 @@
-// Parts: rules that were compiled on their own. Their states are copied. Each class of bytes of the whole grammar lies within one
-// class of the part, because the whole contains the part's text.
-#include <stdlib.h>
-#include <string.h>
+#include "pure/grammar/grammar_parts.h"
 
-#include "pure/grammar/grammar_build.h"
+#include <stdlib.h>
+
 #include "pure/text/grow.h"
 
 enum { CELLS_OF_A_STEP = 16 }; // cells that are copied in about the time of one step
-
-int kin_grammar_parts_add(kin_grammar_parts *p, const char *name, kin_grammar *grammar) {
-    uint32_t n = p->names.n;
-    int64_t at = -1;
-    if ((p->names.slots || kin_string_table_init(&p->names, 16, 256) == 0) &&
-        kin_grow((void **)&p->grammars, &p->cap, (uint64_t)n + 1, UINT32_MAX, sizeof *p->grammars) == 0)
-        at = kin_string_table_add(&p->names, name, strlen(name));
-    if (at < 0) {
-        kin_grammar_free(grammar);
-        return KIN_FAIL;
-    }
-    if (at < n) kin_grammar_free(p->grammars[at]);
-    p->grammars[at] = grammar;
-    return 0;
-}
-
-void kin_grammar_parts_fini(kin_grammar_parts *p) {
-    for (uint32_t i = 0; i < p->names.n; i++) kin_grammar_free(p->grammars[i]);
-    free(p->grammars);
-    kin_string_table_fini(&p->names);
-    *p = (kin_grammar_parts){0};
-}
 
 const kin_grammar *kin_build_find_part(const kin_grammar_build *b, uint32_t rule) {
     const kin_string_table *names = &b->gbnf->names;

@@ -1,7 +1,7 @@
 // Finds the states that every plain character (token_trie.h) leads back to: a walk through the automaton in step with UTF-8.
-#include <stdlib.h>
+#include "pure/grammar/grammar_plain.h"
 
-#include "pure/grammar/grammar_build.h"
+#include <stdlib.h>
 
 typedef enum expected { // the bytes that UTF-8 requires next (Unicode, table 3-7)
     A_CHAR,

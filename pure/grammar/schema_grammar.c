@@ -1,4 +1,5 @@
 #include "pure/grammar/schema_grammar.h"
+#include "pure/grammar/grammar_compile.h"
 
 #include <string.h>
 

@@ -4,7 +4,7 @@
 #include <string.h>
 
 #include "pure/grammar/gbnf.h"
-#include "pure/grammar/grammar.h"
+#include "pure/grammar/grammar_compile.h"
 #include "pure/grammar/schema_string.h"
 
 int kin_schema_scalars_init(kin_schema_scalars *s, const kin_json *json, const kin_schema_text *text, kin_schema_grammar *to,

@@ -4,6 +4,7 @@
 // The input is the grammar, a NUL, and the bytes to match; matching stops at the first byte that the grammar does not allow.
 #include <string.h>
 
+#include "pure/grammar/grammar_compile.h"
 #include "pure/grammar/matcher.h"
 #include "testkit/small_vocab.h"
 
