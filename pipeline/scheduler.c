@@ -1,13 +1,20 @@
-#include "pipeline/scheduler_impl.h"
+#include "pipeline/scheduler.h"
 
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/log.h"
+#include "pipeline/scheduler_branches.h"
+#include "pipeline/scheduler_checkpoints.h"
+#include "pipeline/scheduler_drafts.h"
+#include "pipeline/scheduler_flights.h"
+#include "pipeline/scheduler_pages.h"
+#include "pipeline/scheduler_sequences.h"
+#include "pipeline/scheduler_slots.h"
+#include "pipeline/scheduler_states.h"
 
 enum {
-    NO_SLOT = -1,
     LEAST_PREFIX = 8, // shortest prefix that is worth reusing, in tokens
     MOST_ROWS = 32,   // rows of prompts' logits in a step: 20 MB with a vocabulary of 151k
 };
@@ -28,17 +35,12 @@ int kin_scheduler_open(kin_scheduler **out, const kin_scheduler_options *o, kin_
     return 0;
 }
 
-static void free_generation(kin_generation *g) {
-    free(g->tokens);
-    free(g);
-}
-
 void kin_scheduler_close(kin_scheduler *s) {
     if (!s) return;
-    for (int i = 0; i < s->n_running; i++) free_generation(s->running[i]);
+    for (int i = 0; i < s->n_running; i++) kin_scheduler_free_generation(s->running[i]);
     for (kin_generation *g = s->waiting, *next; g; g = next) {
         next = g->next;
-        free_generation(g);
+        kin_scheduler_free_generation(g);
     }
     for (int i = 0; i < KIN_SCHEDULER_MAX_SEQUENCES; i++) free(s->slots[i].tokens);
     for (int i = 0; i < KIN_STEPS_IN_FLIGHT; i++) free(s->flights[i].logits);
@@ -57,55 +59,6 @@ void kin_scheduler_set_in_flight(kin_scheduler *s, int n_sequences, int n_steps)
 
 // ---- sequences
 
-static int append(kin_generation *g, const int32_t *tokens, int n, kin_err *err) {
-    if (g->n + n > g->cap) {
-        int cap = g->n + n > 2 * g->cap ? g->n + n : 2 * g->cap;
-        int32_t *larger = realloc(g->tokens, (size_t)cap * sizeof *larger);
-        if (!larger) return kin_err_set(err, "out of memory");
-        g->tokens = larger;
-        g->cap = cap;
-    }
-    memcpy(g->tokens + g->n, tokens, (size_t)n * sizeof *tokens);
-    g->n += n;
-    return 0;
-}
-
-static void wait_in_line(kin_scheduler *s, kin_generation *g) {
-    kin_generation **at = &s->waiting;
-    while (*at && (*at)->number < g->number) at = &(*at)->next;
-    g->next = *at;
-    *at = g;
-    s->n_waiting++;
-}
-
-static void leave_line(kin_scheduler *s, kin_generation *g) {
-    kin_generation **at = &s->waiting;
-    while (*at != g) at = &(*at)->next;
-    *at = g->next;
-    s->n_waiting--;
-}
-
-static void count_sequences(const kin_scheduler *s) {
-    if (s->head) kin_head_count_sequences(s->head, s->n_sequences, s->n_running);
-}
-
-static void stop_running(kin_scheduler *s, kin_generation *g) {
-    int i = 0;
-    while (s->running[i] != g) i++;
-    s->n_running--;
-    memmove(&s->running[i], &s->running[i + 1], (size_t)(s->n_running - i) * sizeof *s->running);
-    count_sequences(s);
-}
-
-static void start_running(kin_scheduler *s, kin_generation *g) {
-    int i = s->n_running++;
-    for (; i > 0 && s->running[i - 1]->number > g->number; i--) s->running[i] = s->running[i - 1];
-    s->running[i] = g;
-    s->n_sequences += !g->was_running;
-    g->was_running = true;
-    count_sequences(s);
-}
-
 int kin_scheduler_submit(kin_scheduler *s, const kin_generation_options *o, kin_generation **out, kin_err *err) {
     *out = NULL;
     if (o->n_prompt <= 0) return kin_err_set(err, "the prompt is empty");
@@ -114,66 +67,19 @@ int kin_scheduler_submit(kin_scheduler *s, const kin_generation_options *o, kin_
     kin_generation *g = calloc(1, sizeof *g);
     if (!g) return kin_err_set(err, "out of memory");
     g->o = *o;
-    g->slot = NO_SLOT;
+    g->slot = KIN_SCHEDULER_NO_SLOT;
     g->number = s->next_number++;
-    if (append(g, o->prompt, o->n_prompt, err) != 0) {
-        free_generation(g);
+    if (kin_scheduler_append(g, o->prompt, o->n_prompt, err) != 0) {
+        kin_scheduler_free_generation(g);
         return KIN_FAIL;
     }
     g->o.prompt = NULL;
-    wait_in_line(s, g);
+    kin_scheduler_wait_in_line(s, g);
     *out = g;
     return 0;
 }
 
 // ---- the KV cache
-
-int kin_scheduler_change(kin_scheduler *s, kin_kv_op op, kin_err *err) {
-    kin_kv_copy copy; // unused here; the caches make the copy
-    if (!s->head) return 0;
-    return kin_kv_blocks_apply(s->blocks, &op, &copy, err) == 0 ? kin_head_change(s->head, op, err) : KIN_FAIL;
-}
-
-void kin_scheduler_free_slot(kin_scheduler *s, int i) {
-    kin_err err;
-    free(s->slots[i].tokens);
-    s->slots[i] = (kin_slot){0};
-    kin_scheduler_change(s, (kin_kv_op){i, i, 0}, &err); // forgetting all of a sequence cannot fail
-}
-
-// Takes the sequence out of the KV cache. keep: its tokens stay there as a prefix for others.
-static void leave_slot(kin_scheduler *s, kin_generation *g, bool keep) {
-    kin_slot *own = &s->slots[g->slot];
-    own->owner = NULL;
-    kin_scheduler_drop_ahead(s, g);
-    kin_scheduler_forget_branches(s, g);
-    if (keep && s->head && g->n_done > 0 && kin_scheduler_reusable(s, g->slot, g->n_done) == g->n_done) {
-        kin_scheduler_forget_rejected(s, g);
-        own->tokens = g->tokens;
-        own->n = g->n_done;
-        own->tag = g->o.tag;
-        own->used = s->stats.n_steps;
-        g->tokens = NULL;
-    } else {
-        kin_scheduler_free_slot(s, g->slot);
-    }
-    g->slot = NO_SLOT;
-    g->n_sent = g->n_done = g->n_found = 0;
-}
-
-void kin_scheduler_end(kin_scheduler *s, kin_generation *g, kin_generation_end how, const kin_err *why) {
-    if (g->slot == NO_SLOT) {
-        leave_line(s, g);
-    } else {
-        stop_running(s, g);
-        leave_slot(s, g, s->o.keeps && !g->o.no_cache);
-    }
-    if (s->o.draft_model) kin_draft_model_end(s->o.draft_model, g->number);
-    if (s->o.mtp) kin_mtp_drafter_end(s->o.mtp, g->number);
-    s->stats.n_done += how == KIN_GENERATION_DONE;
-    g->o.ended(g->o.user, how, why);
-    free_generation(g);
-}
 
 void kin_scheduler_cancel(kin_scheduler *s, kin_generation *g) {
     g->cancelled = true;
@@ -185,17 +91,6 @@ void kin_scheduler_fail(kin_scheduler *s, const kin_err *why) {
     for (int i = 0; i < s->n_flights; i++) s->flights[(s->first_flight + i) % KIN_STEPS_IN_FLIGHT].n_parts = 0;
     while (s->n_running > 0) kin_scheduler_end(s, s->running[0], KIN_GENERATION_FAILED, why);
     while (s->waiting) kin_scheduler_end(s, s->waiting, KIN_GENERATION_FAILED, why);
-}
-
-bool kin_scheduler_evict(kin_scheduler *s, int but) {
-    int oldest = NO_SLOT;
-    for (int i = 0; i < KIN_SCHEDULER_MAX_SEQUENCES; i++) {
-        const kin_slot *t = &s->slots[i];
-        if (t->n == 0 || i == but) continue;
-        if (oldest == NO_SLOT || t->used < s->slots[oldest].used) oldest = i;
-    }
-    if (oldest != NO_SLOT) kin_scheduler_free_slot(s, oldest);
-    return oldest != NO_SLOT;
 }
 
 int kin_scheduler_erase(kin_scheduler *s, int tag) {
@@ -222,56 +117,13 @@ int kin_scheduler_read_sequence(const kin_scheduler *s, int tag, int32_t **token
     return *tokens ? last->n : 0;
 }
 
-static bool make_room(kin_scheduler *s, int n_blocks, int but) {
-    while (!kin_kv_blocks_fit(s->blocks, n_blocks)) {
-        if (!kin_scheduler_evict(s, but)) return false;
-    }
-    return true;
-}
-
-bool kin_scheduler_make_room(kin_scheduler *s, int n_blocks) {
-    return make_room(s, n_blocks, NO_SLOT);
-}
-
-static bool is_unused(const kin_slot *t) {
-    return !t->owner && !t->branch_of && t->n == 0;
-}
-
-int kin_scheduler_unused_slot(const kin_scheduler *s) {
-    for (int i = 0; i < KIN_SCHEDULER_MAX_SEQUENCES; i++) {
-        if (is_unused(&s->slots[i])) return i;
-    }
-    return NO_SLOT;
-}
-
-int kin_scheduler_find_free_slot(kin_scheduler *s, int but) {
-    int i = kin_scheduler_unused_slot(s);
-    return i != NO_SLOT ? i : kin_scheduler_evict(s, but) ? kin_scheduler_find_free_slot(s, but) : NO_SLOT;
-}
-
-int kin_scheduler_make_branches(kin_scheduler *s, int n) {
-    int n_unused = 0;
-    for (int i = 0; i < KIN_SCHEDULER_MAX_SEQUENCES; i++) n_unused += is_unused(&s->slots[i]);
-    while (n_unused < n && kin_scheduler_evict(s, NO_SLOT)) n_unused++;
-    if (n > n_unused) n = n_unused;
-    while (n > 0 && !kin_scheduler_make_room(s, n)) n--;
-    return n;
-}
-
-int kin_scheduler_common_prefix(const kin_generation *g, const int32_t *tokens, int n) {
-    int i = 0;
-    if (n > g->n - 1) n = g->n - 1; // its last token must be computed, for its logits
-    while (i < n && tokens[i] == g->tokens[i]) i++;
-    return i;
-}
-
 typedef struct match {
     int slot, n;   // the longest prefix in the KV cache
     bool may_grow; // a longer one is being computed
 } match;
 
 static match find_prefix(const kin_scheduler *s, const kin_generation *g) {
-    match best = {.slot = NO_SLOT};
+    match best = {.slot = KIN_SCHEDULER_NO_SLOT};
     int n_soon = 0;
     if (g->o.no_cache || g->is_second || !s->o.keeps) return best;
     for (int i = 0; i < KIN_SCHEDULER_MAX_SEQUENCES; i++) {
@@ -284,28 +136,25 @@ static match find_prefix(const kin_scheduler *s, const kin_generation *g) {
         if (n > best.n) best = (match){.slot = i, .n = n};
         if (soon > n_soon) n_soon = soon;
     }
-    if (best.n < LEAST_PREFIX) best = (match){.slot = NO_SLOT};
+    if (best.n < LEAST_PREFIX) best = (match){.slot = KIN_SCHEDULER_NO_SLOT};
     best.may_grow = n_soon >= LEAST_PREFIX && n_soon > best.n;
     return best;
-}
-
-static int blocks_of(int n_tokens) {
-    return (n_tokens + KIN_KV_CELLS - 1) / KIN_KV_CELLS;
 }
 
 // Gives a waiting sequence a slot, with the matching prefix. An ended sequence hands over its own slot if that loses no tokens,
 // and the beginning of a prompt stays; or if there is no other room.
 static bool choose_slot(kin_scheduler *s, kin_generation *g, match m) {
     kin_err err;
-    bool gives = m.slot != NO_SLOT && !s->slots[m.slot].owner;
+    bool gives = m.slot != KIN_SCHEDULER_NO_SLOT && !s->slots[m.slot].owner;
     bool hands_over = gives && m.n == s->slots[m.slot].n && !s->slots[m.slot].is_mark;
-    bool fits = make_room(s, blocks_of(kin_scheduler_min(g->n + 1, s->o.n_ctx)) - m.n / KIN_KV_CELLS, m.slot);
+    bool fits =
+        kin_scheduler_make_room(s, kin_scheduler_blocks_of(kin_scheduler_min(g->n + 1, s->o.n_ctx)) - m.n / KIN_KV_CELLS, m.slot);
     fits = fits && (hands_over || kin_scheduler_make_state(s, m.slot));
     if (!fits && (s->n_running > 0 || !gives)) return false;
     int i = gives && (!fits || hands_over) ? m.slot : kin_scheduler_find_free_slot(s, m.slot);
-    if (i == NO_SLOT) return false;
-    if (m.slot != NO_SLOT) s->slots[m.slot].used = s->stats.n_steps;
-    const int n_marked = m.slot == NO_SLOT ? 0 : kin_scheduler_min(s->slots[m.slot].n_marked, m.n);
+    if (i == KIN_SCHEDULER_NO_SLOT) return false;
+    if (m.slot != KIN_SCHEDULER_NO_SLOT) s->slots[m.slot].used = s->stats.n_steps;
+    const int n_marked = m.slot == KIN_SCHEDULER_NO_SLOT ? 0 : kin_scheduler_min(s->slots[m.slot].n_marked, m.n);
     if (i == m.slot) {
         free(s->slots[i].tokens);
         s->slots[i] = (kin_slot){0};
@@ -322,10 +171,6 @@ static bool choose_slot(kin_scheduler *s, kin_generation *g, match m) {
     return true;
 }
 
-void kin_scheduler_report_progress(const kin_generation *g) {
-    if (g->o.progress && !g->cancelled && g->n == g->o.n_prompt) g->o.progress(g->o.user, g->n_done, g->n_cached);
-}
-
 static void admit(kin_scheduler *s) {
     for (kin_generation *g = s->waiting, *next; g && s->n_running < kin_scheduler_n_parallel(s); g = next) {
         next = g->next;
@@ -333,8 +178,8 @@ static void admit(kin_scheduler *s) {
         match m = find_prefix(s, g);
         if (m.may_grow) continue;
         if (!choose_slot(s, g, m)) return; // those behind it wait, too
-        leave_line(s, g);
-        start_running(s, g);
+        kin_scheduler_leave_line(s, g);
+        kin_scheduler_start_running(s, g);
         kin_scheduler_choose_marks(s, g, kin_scheduler_find_pages(s, g));
         s->stats.n_cached_tokens += (uint64_t)g->n_cached;
         kin_scheduler_report_progress(g);
@@ -346,9 +191,7 @@ static bool preempt(kin_scheduler *s, const kin_generation *but) {
     for (int i = s->n_running - 1; i >= 0; i--) {
         kin_generation *g = s->running[i];
         if (g->n_steps > 0 || g == but) continue;
-        stop_running(s, g);
-        leave_slot(s, g, false);
-        wait_in_line(s, g);
+        kin_scheduler_queue_again(s, g);
         s->stats.n_preempted++;
         return true;
     }
@@ -364,9 +207,7 @@ int kin_scheduler_set_head(kin_scheduler *s, kin_head *head, kin_err *err) {
     for (int i = s->n_running - 1; i >= 0; i--) {
         kin_generation *g = s->running[i];
         g->n_steps = 0;
-        stop_running(s, g);
-        leave_slot(s, g, false);
-        wait_in_line(s, g);
+        kin_scheduler_queue_again(s, g);
     }
     for (int i = 0; i < KIN_SCHEDULER_MAX_SEQUENCES; i++) kin_scheduler_free_slot(s, i);
     for (kin_generation *g = s->waiting, *next; g; g = next) {
@@ -398,11 +239,6 @@ int kin_scheduler_set_head(kin_scheduler *s, kin_head *head, kin_err *err) {
 
 // ---- building a step
 
-// True if it decodes: one token to compute, and no step in flight. All others have a prompt, or a history, to be computed.
-static bool is_ready(const kin_generation *g) {
-    return g->n - g->n_sent == 1 && g->n_steps == 0 && !g->cancelled;
-}
-
 static bool is_written(const kin_generation *g) {
     return !g->o.hidden && g->n - g->n_sent <= 1 && (g->n_steps == 0 || g->n > g->o.n_prompt);
 }
@@ -411,11 +247,6 @@ static int n_written(const kin_scheduler *s) {
     int n = 0;
     for (int i = 0; i < s->n_running; i++) n += is_written(s->running[i]);
     return n;
-}
-
-// Returns how many more blocks the sequence needs for n more tokens.
-static int blocks_for(const kin_generation *g, int n) {
-    return blocks_of(g->n_sent + n) - blocks_of(g->n_sent);
 }
 
 static bool wants_rows(const kin_generation *g) {
@@ -443,25 +274,6 @@ static int add_part(kin_scheduler *s, kin_flight *f, kin_generation *g, int n, k
     g->n_sent += n;
     g->n_steps++;
     return 0;
-}
-
-// Returns the number of prompt tokens to compute, in steps of this kind (hidden states or logits).
-static int n_pending(const kin_generation *g, bool hidden) {
-    if ((g->o.hidden != NULL) != hidden || g->cancelled || kin_scheduler_is_loading(g)) return 0;
-    return is_ready(g) && !hidden ? 0 : g->n - g->n_sent;
-}
-
-int kin_scheduler_fit(kin_scheduler *s, const kin_generation *g, int n) {
-    if (g->n_sent == 0 && !kin_scheduler_make_state(s, NO_SLOT)) return 0;
-    while (n > 0 && !make_room(s, blocks_for(g, n), NO_SLOT)) n = n > KIN_KV_CELLS ? n - KIN_KV_CELLS : n - 1;
-    return n;
-}
-
-bool kin_scheduler_has_prompts(const kin_scheduler *s) {
-    for (int i = 0; i < s->n_running; i++) {
-        if (n_pending(s->running[i], false) > 0) return true;
-    }
-    return false;
 }
 
 // ---- filling a step
@@ -511,9 +323,9 @@ static int add_tokens(kin_scheduler *s, kin_flight *f, kin_err *err) {
     int n_most = count_beside(s).n_rows, n_batch = kin_head_n_batch(s->head);
     for (int i = 0; i < s->n_running && f->n_parts < n_most && f->n_tokens < n_batch; i++) {
         kin_generation *g = s->running[i];
-        if (!is_ready(g) || g->o.hidden) continue;
-        while (!make_room(s, blocks_for(g, 1), NO_SLOT) && preempt(s, g)) continue;
-        if (g->slot == NO_SLOT || !kin_kv_blocks_fit(s->blocks, blocks_for(g, 1))) continue;
+        if (!kin_scheduler_is_ready(g) || g->o.hidden) continue;
+        while (!kin_scheduler_make_room(s, kin_scheduler_blocks_for(g, 1), KIN_SCHEDULER_NO_SLOT) && preempt(s, g)) continue;
+        if (g->slot == KIN_SCHEDULER_NO_SLOT || !kin_kv_blocks_fit(s->blocks, kin_scheduler_blocks_for(g, 1))) continue;
         if (add_part(s, f, g, 1, err) != 0) return KIN_FAIL;
         g->n_steps_wanted = 1;
     }
@@ -533,8 +345,9 @@ static int prompt_budget(const kin_scheduler *s, const kin_flight *f) {
 static int add_prompts(kin_scheduler *s, kin_flight *f, kin_err *err) {
     int n_prompts = 0, n_all = 0, n_batch = kin_head_n_batch(s->head);
     for (int i = 0; i < s->n_running; i++) {
-        n_prompts += n_pending(s->running[i], f->hidden) > 0;
-        n_all += n_pending(s->running[i], f->hidden) > 0 ? s->running[i]->n - s->running[i]->n_cached : 0; // the whole prompt
+        n_prompts += kin_scheduler_n_pending(s->running[i], f->hidden) > 0;
+        n_all += kin_scheduler_n_pending(s->running[i], f->hidden) > 0 ? s->running[i]->n - s->running[i]->n_cached
+                                                                       : 0; // the whole prompt
     }
     if (n_prompts == 0) return 0;
     int left = kin_scheduler_min(prompt_budget(s, f), n_batch - f->n_tokens);
@@ -542,10 +355,10 @@ static int add_prompts(kin_scheduler *s, kin_flight *f, kin_err *err) {
     unsigned n_running = (unsigned)s->n_running, first = s->turn++ % n_running;
     for (unsigned k = 0; k < n_running && left > 0; k++) {
         kin_generation *g = s->running[(first + k) % n_running];
-        if (n_pending(g, f->hidden) == 0) continue;
+        if (kin_scheduler_n_pending(g, f->hidden) == 0) continue;
         int share = (left + n_prompts - 1) / n_prompts;
         n_prompts--;
-        int n = kin_scheduler_up_to_mark(g, kin_scheduler_min(share, n_pending(g, f->hidden)));
+        int n = kin_scheduler_up_to_mark(g, kin_scheduler_min(share, kin_scheduler_n_pending(g, f->hidden)));
         if (wants_rows(g)) n = kin_scheduler_min(n, MOST_ROWS - f->n_prompt_rows);
         n = kin_scheduler_fit(s, g, n);
         if (n <= 0) continue;
@@ -585,18 +398,6 @@ static int reserve_logits(kin_scheduler *s, kin_flight *f, kin_err *err) {
     return f->logits ? 0 : kin_err_set(err, "out of memory for the logits of %d sequences", f->n_out);
 }
 
-kin_flight *kin_scheduler_new_flight(kin_scheduler *s, kin_flight_kind kind) {
-    kin_flight *f = &s->flights[(s->first_flight + s->n_flights) % KIN_STEPS_IN_FLIGHT];
-    f->n_parts = f->n_tokens = f->n_out = f->n_prompt = f->n_prompt_rows = f->n_draft = 0;
-    f->in_chain = f->follows_prompts = f->ends_prompts = false;
-    f->kind = kind;
-    return f;
-}
-
-bool kin_scheduler_has_room(const kin_scheduler *s) {
-    return kin_head_has_room(s->head) && s->n_flights < KIN_STEPS_IN_FLIGHT;
-}
-
 // Returns the number of steps in flight that suits the decoding sequences.
 static int n_most_in_flight(const kin_scheduler *s) {
     return s->n_running == 1 && s->running[0]->n_steps_wanted > 1 ? s->running[0]->n_steps_wanted : count_beside(s).n_steps;
@@ -606,7 +407,8 @@ static int n_most_in_flight(const kin_scheduler *s) {
 // more.
 static bool is_worth_reading(const kin_scheduler *s) {
     int n = 0, worth = kin_head_chunk_worth(s->head);
-    for (int i = 0; i < s->n_running; i++) n += n_pending(s->running[i], false) + n_pending(s->running[i], true);
+    for (int i = 0; i < s->n_running; i++)
+        n += kin_scheduler_n_pending(s->running[i], false) + kin_scheduler_n_pending(s->running[i], true);
     return worth <= KIN_PROMPT_CHUNK_LEAST || n >= worth / 2;
 }
 
@@ -629,7 +431,8 @@ static bool waits_for_others(const kin_scheduler *s) {
 // sequences decoded, or while more steps were allowed.
 static bool may_send_ready(const kin_scheduler *s) {
     bool any_ready = false;
-    for (int i = 0; i < s->n_running; i++) any_ready = any_ready || (is_ready(s->running[i]) && !s->running[i]->o.hidden);
+    for (int i = 0; i < s->n_running; i++)
+        any_ready = any_ready || (kin_scheduler_is_ready(s->running[i]) && !s->running[i]->o.hidden);
     return any_ready && n_with_tokens(s) < n_most_in_flight(s) && !waits_for_others(s);
 }
 
@@ -674,12 +477,6 @@ static int send_step(kin_scheduler *s, bool *sent, kin_err *err) {
 }
 
 // ---- handling what comes back
-
-void kin_scheduler_count_done(kin_scheduler *s, kin_generation *g, int n, bool computed) {
-    if (computed && g->n_done < g->n_once) s->stats.n_replayed_tokens += (uint64_t)kin_scheduler_min(n, g->n_once - g->n_done);
-    g->n_done += n;
-    if (g->n_done > g->n_once) g->n_once = g->n_done;
-}
 
 static void blend(double *mean, double value) {
     *mean = *mean > 0 ? 0.75 * *mean + 0.25 * value : value;
@@ -734,9 +531,7 @@ static bool compute_again(kin_scheduler *s, kin_generation *g) {
         if (t->n > 0 && kin_scheduler_common_prefix(g, t->tokens, t->n) >= LEAST_PREFIX) kin_scheduler_free_slot(s, i);
     }
     kin_scheduler_distrust_pages(s, g);
-    stop_running(s, g);
-    leave_slot(s, g, false);
-    wait_in_line(s, g);
+    kin_scheduler_queue_again(s, g);
     g->is_second = true;
     s->stats.n_wrong++;
     return true;
@@ -758,7 +553,7 @@ static outcome handle_row(kin_scheduler *s, const kin_part *p, float *logits, in
     counts.accepted_branches = agrees && kin_draft_is_branch(d, next);
     kin_scheduler_count_drafts(s, g, counts);
     if (id == KIN_GENERATION_NO_TOKEN) return end_with(s, g, KIN_GENERATION_DONE, NULL);
-    if (append(g, &id, 1, &err) != 0) return end_with(s, g, KIN_GENERATION_FAILED, &err);
+    if (kin_scheduler_append(g, &id, 1, &err) != 0) return end_with(s, g, KIN_GENERATION_FAILED, &err);
     s->stats.n_generated_tokens++;
     if (g->n > s->o.n_ctx) return end_with(s, g, KIN_GENERATION_FULL, NULL);
     if (g->n_ahead > 0) {

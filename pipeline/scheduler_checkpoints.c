@@ -5,9 +5,12 @@
 //
 // The disks have a checkpoint at each gap of a long sequence and where prompts part. The end of a turn is another one, until it
 // is older than the last two and less than a gap behind the one before.
+#include "pipeline/scheduler_checkpoints.h"
+
 #include <stdlib.h>
 
-#include "pipeline/scheduler_impl.h"
+#include "pipeline/scheduler_flights.h"
+#include "pipeline/scheduler_slots.h"
 
 enum {
     MOST_TRIES = 32,

@@ -1,6 +1,12 @@
-#include "pipeline/scheduler_impl.h"
+#include "pipeline/scheduler_pages.h"
 
 #include <math.h>
+
+#include "pipeline/scheduler_checkpoints.h"
+#include "pipeline/scheduler_flights.h"
+#include "pipeline/scheduler_sequences.h"
+#include "pipeline/scheduler_slots.h"
+#include "pipeline/scheduler_states.h"
 
 // Loading pages may take this much longer than computing their tokens: links are opened first, and the measured time may not be
 // typical.
@@ -31,13 +37,6 @@ int kin_scheduler_find_pages(kin_scheduler *s, kin_generation *g) {
     g->n_found = n;
     g->recomputes = false;
     return n_known * KIN_KV_CELLS;
-}
-
-int kin_scheduler_send_pages(kin_scheduler *s, kin_flight *f, const kin_page_request *r, const int32_t *tokens, kin_err *err) {
-    if (kin_head_send_pages(s->head, r, tokens, &f->number, err) != 0) return KIN_FAIL;
-    s->n_flights++;
-    s->n_page_flights++;
-    return 0;
 }
 
 static int fetch_timeout_ms(const kin_scheduler *s, int n_tokens) {

@@ -4,39 +4,20 @@
 // places: near its end, because what follows there often changes with the next turn of a conversation (a reply's reasoning is
 // dropped), and where it parts from another prompt, because a third one may part there too. With pages on disks a sequence leaves
 // more marks, at multiples of a gap, until their states are stored (scheduler_checkpoints.c).
+#include "pipeline/scheduler_states.h"
+
 #include <stdlib.h>
 #include <string.h>
 
-#include "pipeline/scheduler_impl.h"
+#include "pipeline/scheduler_slots.h"
 
 enum {
-    NO_SLOT = -1,
     LEAST_GAP = 128,  // tokens from one kept position to the next: fewer are computed again
     FROM_THE_END = 8, // tokens behind a mark that the next turn of a conversation may change: those that begin a reply
 };
 
-bool kin_scheduler_forgets(const kin_scheduler *s) {
-    return s->o.n_states > 0 || s->o.window.n_blocks > 0;
-}
-
 int kin_scheduler_n_parallel(const kin_scheduler *s) {
     return s->o.n_states > 0 ? kin_scheduler_min(s->o.n_parallel, s->o.n_states) : s->o.n_parallel;
-}
-
-bool kin_scheduler_make_state(kin_scheduler *s, int but) {
-    while (s->o.n_states > 0 && kin_kv_blocks_n_free_states(s->blocks) == 0)
-        if (!kin_scheduler_evict(s, but)) return false;
-    return true;
-}
-
-static int whole_blocks(int n) {
-    return n > 0 ? n / KIN_KV_CELLS * KIN_KV_CELLS : 0;
-}
-
-// The tokens of a mark may still be in flight, so a block that is partly filled cannot be copied from it.
-int kin_scheduler_reusable(const kin_scheduler *s, int i, int n) {
-    if (s->slots[i].is_mark) n = whole_blocks(n);
-    return kin_scheduler_forgets(s) ? kin_kv_blocks_nearest(s->blocks, i, n) : n;
 }
 
 int kin_scheduler_soon_reusable(const kin_scheduler *s, const kin_generation *g, const kin_generation *o) {
@@ -74,7 +55,8 @@ void kin_scheduler_choose_marks(const kin_scheduler *s, kin_generation *g, int n
     if (!kin_scheduler_forgets(s) || !s->o.keeps || g->o.no_cache || g->o.hidden || g->is_second) return;
     const int n_found = g->n_found * KIN_KV_CELLS, n = n_found > g->n_sent ? n_found : g->n_sent, common = most_in_common(s, g);
     const int n_marked = n_found > s->slots[g->slot].n_marked ? n_found : s->slots[g->slot].n_marked;
-    const int parting = whole_blocks(common > n_known ? common : n_known), end = whole_blocks(g->o.n_prompt - FROM_THE_END);
+    const int parting = kin_scheduler_whole_blocks(common > n_known ? common : n_known),
+              end = kin_scheduler_whole_blocks(g->o.n_prompt - FROM_THE_END);
     if (parting >= n + LEAST_GAP && parting + LEAST_GAP <= end) g->marks[KIN_SCHEDULER_PARTING] = parting;
     if (end > n && end >= n_marked + LEAST_GAP) g->marks[KIN_SCHEDULER_END] = end;
     g->marks[KIN_SCHEDULER_GAP] = next_gap(s, n);
@@ -105,21 +87,23 @@ static bool free_older_mark(kin_scheduler *s, const kin_generation *g) {
 
 static bool has_free_place(const kin_scheduler *s) {
     const bool has_state = s->o.n_states == 0 || kin_kv_blocks_n_free_states(s->blocks) > 0;
-    return has_state && kin_scheduler_unused_slot(s) != NO_SLOT;
+    return has_state && kin_scheduler_unused_slot(s) != KIN_SCHEDULER_NO_SLOT;
 }
 
 // Returns a slot for a mark, or -1. Those at gaps are kept for a short time, so no other sequence is evicted for them.
 static int find_place(kin_scheduler *s, const kin_generation *g, int kind) {
     if (kind != KIN_SCHEDULER_GAP)
-        return kin_scheduler_make_state(s, NO_SLOT) ? kin_scheduler_find_free_slot(s, NO_SLOT) : NO_SLOT;
-    return has_free_place(s) || (free_older_mark(s, g) && has_free_place(s)) ? kin_scheduler_unused_slot(s) : NO_SLOT;
+        return kin_scheduler_make_state(s, KIN_SCHEDULER_NO_SLOT) ? kin_scheduler_find_free_slot(s, KIN_SCHEDULER_NO_SLOT)
+                                                                  : KIN_SCHEDULER_NO_SLOT;
+    return has_free_place(s) || (free_older_mark(s, g) && has_free_place(s)) ? kin_scheduler_unused_slot(s)
+                                                                             : KIN_SCHEDULER_NO_SLOT;
 }
 
 // Keeps the first n tokens of the sequence in a slot of their own, if there is room. Its own slot stores their pages.
 static void keep(kin_scheduler *s, const kin_generation *g, int kind, int n) {
     kin_err err;
     const int slot = find_place(s, g, kind);
-    int32_t *tokens = slot == NO_SLOT ? NULL : malloc((size_t)n * sizeof *tokens);
+    int32_t *tokens = slot == KIN_SCHEDULER_NO_SLOT ? NULL : malloc((size_t)n * sizeof *tokens);
     if (!tokens || kin_scheduler_change(s, (kin_kv_op){slot, g->slot, n}, &err) != 0) {
         free(tokens);
         return;
