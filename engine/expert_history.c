@@ -5,7 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "engine/weights.h"
+#include "engine/weights/options.h"
 #include "pure/plan/expert_counts.h"
 #include "sys/whole_file.h"
 

@@ -93,7 +93,7 @@ int kin_throughput_benchmark_open(kin_throughput_benchmark **out, const kin_devi
         kin_throughput_benchmark_close(r);
         return kin_err_set(err, "out of memory: %llu bytes on %s", (unsigned long long)bytes, device->name);
     }
-    // Packed weights are in huge pages if the file system has them (engine/weights_place.c).
+    // Packed weights are in huge pages if the file system has them (engine/weights/place.c).
     if (ggml_backend_buffer_is_host(r->plain)) kin_pages_advise_huge(ggml_backend_buffer_get_base(r->plain), bytes);
     ggml_backend_buffer_clear(r->plain, 0); // allocates real pages: untouched ones all map to the same zero page
     *out = r;

@@ -1,12 +1,19 @@
 #include "engine/weights.h"
 
 #include <fcntl.h>
+#include <limits.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
 
 #include "base/clock.h"
-#include "engine/weights_impl.h"
+#include "engine/weights/arrival.h"
+#include "engine/weights/blocks.h"
+#include "engine/weights/cache.h"
+#include "engine/weights/check.h"
+#include "engine/weights/experts.h"
+#include "engine/weights/mapping.h"
+#include "engine/weights/place.h"
 #include "sys/pages.h"
 
 enum {
@@ -112,6 +119,23 @@ bool kin_weights_begin(kin_weights *w, int i_compute_block, bool with_output) {
         kin_weights_point_at_mapping(&w->blocks[w->stream_blocks[i]]);
     const bool fetches = atomic_load(&w->short_of_experts) && !w->devices->cpu.kernels;
     return w->streaming || fetches || atomic_load(&w->n_to_check) > 0;
+}
+
+const kin_expert_source *kin_weights_expert_source(const kin_weights *w) {
+    return &w->source;
+}
+
+int kin_weights_check_experts(kin_weights *w, kin_err *err) {
+    if (!w->experts || kin_experts_check(w->experts, err) == 0) return 0;
+    return kin_err_prefix(err, "%s", w->packed ? kin_packed_path(w->packed) : kin_gguf_file_path(w->model->gguf, 0));
+}
+
+int kin_weights_expert_rows(const kin_weights *w) {
+    const int n_expert = w->model->hp.n_expert, n_used = w->model->hp.n_expert_used;
+    if (!w->experts) return INT_MAX;
+    const uint64_t n = kin_experts_n_slots(w->experts);
+    if (n >= (uint64_t)n_expert) return INT_MAX;
+    return n < (uint64_t)n_used ? 1 : (int)n / n_used;
 }
 
 void kin_weights_fetch_experts(kin_weights *w, int il, const int32_t *chosen, size_t n) {
@@ -254,6 +278,25 @@ static int start_streaming(kin_weights *w, kin_err *err) {
     forget_read_ahead(w);
     w->budget = w->o.budget;
     note_experts(w, w->o.budget);
+    return 0;
+}
+
+bool kin_weights_is_arriving(const kin_weights *w) {
+    return w->is_arriving;
+}
+
+bool kin_weights_has_arrived(kin_weights *w) {
+    pthread_mutex_lock(&w->mutex);
+    bool has = w->has_arrived;
+    pthread_mutex_unlock(&w->mutex);
+    return has;
+}
+
+int kin_weights_await_gpu(kin_weights *w, int layer_begin, int layer_end, kin_err *err) {
+    for (int il = layer_begin; w->has_later && il < layer_end; il++) {
+        if (kin_weights_copy_blocks(w, w->layer_blocks[il], w->layer_blocks[il] + KIN_WEIGHT_BLOCK_COUNT, true, err) != 0)
+            return KIN_FAIL;
+    }
     return 0;
 }
 

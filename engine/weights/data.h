@@ -1,6 +1,13 @@
-// Internals of kin_weights, shared by weights.c (opening, streaming, queries), weights_blocks.c (which weights belong to which
-// block), weights_place.c (where each block's bytes are: packing, the cache file, the GPU), weights_check.c (whether the cache
-// file's blocks can be trusted), weights_experts.c (the cache of experts) and weights_arrival.c (blocks that arrive after open).
+// The data of kin_weights: pieces, blocks, and what is open. Shared by its modules, lowest first:
+//
+//   blocks   which weights belong to which block
+//   mapping  where a block's bytes are mapped
+//   pack     blocks in the kernels' layout
+//   cache    the prepacked cache file
+//   check    whether the cache file's blocks can be trusted
+//   place    which bytes each block uses: the cache file, memory, the model file, the GPU
+//   experts  the cache of experts
+//   arrival  blocks that arrive after open
 //
 // Threads: the computing thread, and a background thread that loads the later blocks and then completes the cache file. A block
 // belongs to the thread that fills it until it is `here`, then to the computing thread; after that only its pages may be replaced
@@ -13,7 +20,7 @@
 #include "base/clock.h"
 #include "engine/experts.h"
 #include "engine/packed.h"
-#include "engine/weights.h"
+#include "engine/weights/options.h"
 
 enum {
     KIN_WEIGHTS_PIECES = KIN_STREAM_MAX_EXTENTS, // maximum per block
@@ -132,83 +139,3 @@ static inline uint64_t kin_weights_piece_bytes(const kin_weights_piece *p) {
 static inline uint64_t kin_weights_align_up(uint64_t n, uint64_t to) {
     return (n + to - 1) / to * to;
 }
-
-// ---- weights_blocks.c
-
-void kin_weights_add_layer_block(kin_weights_block *b, const kin_model *m, int il, kin_weight_block kind,
-                                 const kin_slices *slices, struct ggml_tensor **slots, const kin_device *cpu);
-void kin_weights_add_tile_block(kin_weights_block *b, const kin_model *m, int i_tile, struct ggml_tensor **slot,
-                                const kin_device *cpu);
-void kin_weights_collect_blocks(kin_weights *w);
-
-// ---- weights_place.c
-
-// Opens the prepacked cache if it is useful. If it cannot, the log says why.
-void kin_weights_try_cache(kin_weights *w);
-
-// Places all blocks, and fills those that are not `later`.
-int kin_weights_place_cpu(kin_weights *w, kin_err *err);
-int kin_weights_place_gpu(kin_weights *w, kin_err *err);
-
-// Packs all packed blocks except those of the layers in `but` into the cache file, and seals them.
-int kin_weights_pack_ahead(kin_weights *w, const kin_windows *but, const atomic_bool *stop, kin_err *err);
-
-void kin_weights_fill_later(kin_weights *w); // of the CPU. Any thread
-// of the GPU, within [begin, end)
-int kin_weights_copy_blocks(kin_weights *w, size_t begin, size_t end, bool later, kin_err *err);
-
-// Called before streaming: a block that found no room in the cache file is used from the model file instead.
-int kin_weights_unpack_if_lost(kin_weights *w, kin_weights_block *b, kin_err *err);
-int kin_weights_settle_cpu(kin_weights *w, kin_err *err); // all blocks
-
-void kin_weights_point_at_mapping(kin_weights_block *b);
-void kin_weights_drop_pages(const kin_weights *w,
-                            const kin_weights_block *b); // releases a mapped block's memory until it is used
-bool kin_weights_on_disk(const kin_weights *w, const kin_weights_block *b);
-bool kin_weights_has_dirty(const kin_weights *w); // some block was packed, or will be
-
-// Packs experts to the cache file, a few at a time at `base` // [packed_bytes], whose pages are given back.
-int kin_weights_pack_experts(kin_weights *w, kin_weights_block *b, uint8_t *base, kin_err *err);
-
-// Packs the block to `base` // [packed_bytes] and points its tensors there. Fails if the model's files were written to since they
-// were opened: otherwise a cache of other weights would be trusted once the right file is back.
-int kin_weights_pack(const kin_weights *w, kin_weights_block *b, uint8_t *base, kin_err *err);
-void kin_weights_finish_cache(kin_weights *w); // runs on a background thread, at the lowest priority from here on
-
-// ---- weights_check.c
-
-uint64_t kin_weights_source_hash(const kin_weights_block *b);
-
-// True if a block of the cache file can be used, before it is mapped: it was made from the model file's present content, and its
-// own content is sound, unless that check is left for its first use.
-bool kin_weights_trust(kin_weights *w, kin_weights_block *b);
-
-// Checks a block when it is acquired: `at` is where its packed bytes are now, in the streamer's ring or mapped. A damaged block
-// is packed again, in the file and at `at`. Fails if another process prevents repairing the file.
-int kin_weights_check(kin_weights *w, kin_weights_block *b, const uint8_t *at, kin_err *err);
-
-bool kin_weights_has_unchecked(const kin_weights *w); // among blocks that are never acquired: experts
-void kin_weights_check_behind(kin_weights *w);        // checks these, on a background thread, until w->closing
-
-// ---- weights_experts.c
-
-// True if experts that do not fit come from the cache of experts: on the CPU, by kin's kernels.
-bool kin_weights_caches_experts(const kin_weights *w);
-
-// Divides a budget between experts and the other weights. Returns the experts' part; 0: they have none of their own.
-uint64_t kin_weights_experts_budget(const kin_weights *w, uint64_t budget);
-
-// Opens the cache of experts once they are short, and sometimes saves their counts. Call between two runs. If the cache cannot be
-// opened, the OS pages experts.
-void kin_weights_begin_experts(kin_weights *w);
-void kin_weights_end_experts(kin_weights *w); // before the streamer is closed: saves their counts
-
-// ---- weights_arrival.c
-
-// Starts the background work after open: the lazy load, if blocks come later; completing the cache file.
-int kin_weights_start_packer(kin_weights *w, kin_err *err);
-void kin_weights_stop_packer(kin_weights *w); // ends waits for blocks that did not come; waits for the cache file
-
-// Replace the streamer's functions while w->is_arriving. Blocks are used in their mapping.
-int kin_weights_acquire_arriving(kin_weights *w, int i_compute_block, kin_err *err);
-void kin_weights_release_arriving(kin_weights *w, int i_compute_block);

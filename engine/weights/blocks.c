@@ -1,7 +1,6 @@
-// Assigns weights to blocks.
-#include <string.h>
+#include "engine/weights/blocks.h"
 
-#include "engine/weights_impl.h"
+#include <string.h>
 
 enum {
     TILE_MOST = 16 << 20, // maximum bytes per tile of the output matrix

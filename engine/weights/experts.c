@@ -1,10 +1,10 @@
-// Connects the cache of experts (experts.h) to the weights: where experts are in files, and how much memory they get.
-#include <limits.h>
+#include "engine/weights/experts.h"
+
 #include <stdlib.h>
 
 #include "base/log.h"
 #include "engine/expert_history.h"
-#include "engine/weights_impl.h"
+#include "engine/weights/mapping.h"
 #include "pure/plan/expert_cache.h"
 #include "sys/pages.h"
 
@@ -143,23 +143,4 @@ void kin_weights_end_experts(kin_weights *w) {
     if (!w->experts) return;
     kin_experts_stop_filling(w->experts);
     save_history(w);
-}
-
-// ---- queries
-
-const kin_expert_source *kin_weights_expert_source(const kin_weights *w) {
-    return &w->source;
-}
-
-int kin_weights_check_experts(kin_weights *w, kin_err *err) {
-    if (!w->experts || kin_experts_check(w->experts, err) == 0) return 0;
-    return kin_err_prefix(err, "%s", w->packed ? kin_packed_path(w->packed) : kin_gguf_file_path(w->model->gguf, 0));
-}
-
-int kin_weights_expert_rows(const kin_weights *w) {
-    const int n_expert = w->model->hp.n_expert, n_used = w->model->hp.n_expert_used;
-    if (!w->experts) return INT_MAX;
-    const uint64_t n = kin_experts_n_slots(w->experts);
-    if (n >= (uint64_t)n_expert) return INT_MAX;
-    return n < (uint64_t)n_used ? 1 : (int)n / n_used;
 }

@@ -1,24 +1,16 @@
-// Decides whether the cache file's blocks can be trusted (engine/packed.h says when they must be checked).
-//
 // Resident blocks are checked against their hash before they are mapped: that reads their bytes, which are needed right
 // afterwards anyway. If not all blocks fit, each is checked when it is first acquired, in the ring or in its mapping. Experts are
 // fetched on demand, never as a whole block: a background thread checks them, past the page cache.
+#include "engine/weights/check.h"
+
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
 
 #include "base/log.h"
-#include "engine/weights_impl.h"
+#include "engine/weights/mapping.h"
+#include "engine/weights/pack.h"
 #include "sys/background.h"
-
-uint64_t kin_weights_source_hash(const kin_weights_block *b) {
-    uint64_t hash = 0;
-    for (int i = 0; i < b->n_pieces; i++) {
-        const kin_weights_piece *p = &b->pieces[i];
-        for (uint64_t k = 0; k < p->n_runs; k++) hash = kin_packed_hash(p->data + k * p->stride, p->run, hash);
-    }
-    return hash;
-}
 
 static void log_other(kin_weights *w) {
     if (atomic_exchange(&w->has_logged_other, true)) return;

@@ -4,8 +4,13 @@
 // priority until it goes on to the cache file. The computing thread waits for CPU layers block by block; it copies GPU layers
 // itself, when a run first needs them. Nothing streams during this time, because the bytes to read ahead are not there yet. Once
 // all have arrived, kin_weights_settle opens the streamer.
+#include "engine/weights/arrival.h"
+
 #include "base/clock.h"
-#include "engine/weights_impl.h"
+#include "engine/weights/cache.h"
+#include "engine/weights/check.h"
+#include "engine/weights/mapping.h"
+#include "engine/weights/place.h"
 
 static void load_later(kin_weights *w) {
     kin_weights_fill_later(w);
@@ -38,17 +43,6 @@ void kin_weights_stop_packer(kin_weights *w) {
     w->finishing = false;
 }
 
-bool kin_weights_is_arriving(const kin_weights *w) {
-    return w->is_arriving;
-}
-
-bool kin_weights_has_arrived(kin_weights *w) {
-    pthread_mutex_lock(&w->mutex);
-    bool has = w->has_arrived;
-    pthread_mutex_unlock(&w->mutex);
-    return has;
-}
-
 // A failure of any block also fails those that are not here yet, since nothing more will arrive.
 static int await_here(kin_weights *w, const kin_weights_block *b, kin_err *err) {
     if (atomic_load(&b->here)) return 0;
@@ -78,12 +72,4 @@ void kin_weights_release_arriving(kin_weights *w, int i_compute_block) {
         const kin_weights_block *b = &w->blocks[i];
         if (b->i_compute_block == i_compute_block && !b->device->is_gpu) kin_weights_drop_pages(w, b);
     }
-}
-
-int kin_weights_await_gpu(kin_weights *w, int layer_begin, int layer_end, kin_err *err) {
-    for (int il = layer_begin; w->has_later && il < layer_end; il++) {
-        if (kin_weights_copy_blocks(w, w->layer_blocks[il], w->layer_blocks[il] + KIN_WEIGHT_BLOCK_COUNT, true, err) != 0)
-            return KIN_FAIL;
-    }
-    return 0;
 }

@@ -1,127 +1,19 @@
-// Decides where the weight blocks' bytes are: the prepacked cache file, memory, the model file's mapping, the GPU.
+#include "engine/weights/place.h"
+
 #include <stdlib.h>
-#include <string.h>
 #include <sys/mman.h>
 
-#include "base/hash.h"
-#include "base/log.h"
-#include "engine/cache_dir.h"
-#include "engine/weights_impl.h"
+#include "engine/weights/cache.h"
+#include "engine/weights/check.h"
+#include "engine/weights/mapping.h"
+#include "engine/weights/pack.h"
 #include "model/kernel_ops.h"
 #include "sys/background.h"
-#include "sys/checks.h"
 #include "sys/memory.h"
 #include "sys/pages.h"
 #include "sys/parallel.h"
 
-// A smaller model packs so fast that a cache file is not worthwhile.
-#define CACHE_MIN_BYTES (32u << 20)
-
-// ---- the prepacked cache
-
-// The sample suffices, because each block of the cache file also stores what it was made from (packed.h).
-int kin_weights_model_identity(const kin_model *model, uint64_t *identity, kin_err *err) {
-    return kin_gguf_sample(model->gguf, identity, err);
-}
-
-// Returns a stamp of the present state of the model's files; see packed.h.
-static uint64_t source_stamp(const kin_model *m) {
-    uint64_t stamp = kin_gguf_on_disk(m->gguf);
-    for (int i = 0; i < kin_gguf_n_files(m->gguf); i++) stamp = kin_file_stamp(kin_gguf_file_fd(m->gguf, i), stamp);
-    return stamp;
-}
-
-// A device's slices get a cache file of their own; the key of whole weights is unchanged.
-static uint64_t hash_slices(const kin_slices *slices, uint64_t h) {
-    for (int id = 0; id < KIN_W_COUNT; id++) {
-        const kin_slice *s = &slices->of[id];
-        const int64_t fields[] = {id, s->dim, s->begin, s->end};
-        if (s->dim != KIN_SLICE_FULL) h = kin_hash64(fields, sizeof fields, h);
-    }
-    return h;
-}
-
-// The file has room for every block of the whole model, so that it is the same file whatever layers a device runs.
-static int open_cache(kin_weights *w, kin_err *err) {
-    const kin_model *m = w->model;
-    const kin_device *cpu = &w->devices->cpu;
-    size_t n_layer_blocks = (size_t)m->hp.n_layer * KIN_WEIGHT_BLOCK_COUNT,
-           n = n_layer_blocks + (size_t)kin_weights_count_tiles(m);
-    uint64_t *bytes = calloc(n, sizeof *bytes), total = 0;
-    uint64_t variant = kin_hash64(w->devices->cpu_variant, strlen(w->devices->cpu_variant), KIN_PANEL_FORMAT);
-    if (!bytes) return kin_err_set(err, "out of memory");
-    for (size_t i = 0; i < n; i++) {
-        kin_weights_block b = {0};
-        if (i < n_layer_blocks)
-            kin_weights_add_layer_block(&b, m, (int)(i / KIN_WEIGHT_BLOCK_COUNT), (kin_weight_block)(i % KIN_WEIGHT_BLOCK_COUNT),
-                                        &w->o.slices, NULL, cpu);
-        else
-            kin_weights_add_tile_block(&b, m, (int)(i - n_layer_blocks), NULL, cpu);
-        bytes[i] = b.pack ? b.packed_bytes : 0;
-        for (int k = 0; k < b.n_pieces; k++) variant = kin_hash64(&b.pieces[k].layout, sizeof b.pieces[k].layout, variant);
-        total += bytes[i];
-    }
-    kin_packed_key key = {.variant = hash_slices(&w->o.slices, variant)};
-    key.model = w->o.identity;
-    w->source_stamp = key.model ? 0 : source_stamp(m);
-    int rc = key.model ? 0 : kin_weights_model_identity(m, &key.model, err); // a partly fetched file cannot be sampled everywhere
-    if (rc == 0 && !kin_packed_exists(w->o.cache_dir, key))
-        rc = kin_cache_dir_make_room(w->o.cache_dir, total, w->o.cache_cap, err);
-    if (rc == 0) rc = kin_packed_share(&w->packed, w->o.cache_dir, key, w->source_stamp, n, bytes, err);
-    free(bytes);
-    return rc;
-}
-
-static int map_block(kin_weights *w, kin_weights_block *b, kin_err *err) {
-    if (kin_packed_map(w->packed, b->i_packed, b->base, err) != 0) return KIN_FAIL;
-    atomic_store(&b->in_file, true);
-    return 0;
-}
-
-// Moves packed bytes to the cache file and maps it in their place: the same content, but reclaimable by the OS.
-static int move_to_file(kin_weights *w, kin_weights_block *b, kin_err *err) {
-    if (b->dirty && kin_packed_write(w->packed, b->i_packed, b->base, b->source_hash, err) != 0) return KIN_FAIL;
-    return map_block(w, b, err);
-}
-
-static void warn_no_cache(kin_weights *w, const kin_err *err) {
-    if (!atomic_exchange(&w->cache_failed, true)) kin_log(KIN_LOG_WARN, "cannot use the prepacked cache: %s", err->text);
-}
-
-// Does nothing if an earlier move failed.
-static void try_move(kin_weights *w, kin_weights_block *b) {
-    kin_err err;
-    if (!w->packed || atomic_load(&w->cache_failed) || move_to_file(w, b, &err) == 0) return;
-    warn_no_cache(w, &err);
-}
-
-void kin_weights_finish_cache(kin_weights *w) {
-    kin_err err;
-    kin_background_thread();
-    for (size_t i = 0; i < w->n_blocks && !w->must_stream; i++) { // otherwise each has moved, or never will
-        kin_weights_block *b = &w->blocks[i];
-        if (b->pack && b->dirty && !atomic_load(&b->in_file)) try_move(w, b);
-    }
-    if (kin_packed_seal(w->packed, &err) != 0) kin_log(KIN_LOG_WARN, "the prepacked cache is incomplete: %s", err.text);
-}
-
-static bool must_stream(const kin_weights *w) {
-    return w->o.mode == KIN_STREAM_RESIDENT && w->o.budget < kin_weights_cpu_bytes(w->model, &w->o);
-}
-
-void kin_weights_try_cache(kin_weights *w) {
-    uint64_t to_pack = 0;
-    kin_err err;
-    for (size_t i = 0; i < w->n_blocks; i++) to_pack += w->blocks[i].pack ? w->blocks[i].packed_bytes : 0;
-    if (!w->o.cache_dir || (to_pack < CACHE_MIN_BYTES && !must_stream(w)) || to_pack == 0) return;
-    if (open_cache(w, &err) != 0) kin_log(KIN_LOG_WARN, "no prepacked cache: %s", err.text);
-}
-
 // ---- placing the CPU's blocks
-
-static uint64_t page_bytes_of(const kin_weights_block *b) {
-    return kin_weights_align_up(b->packed_bytes, KIN_PACKED_ALIGN);
-}
 
 static void *reserve(void *at, uint64_t n) {
     return mmap(at, n, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | (at ? MAP_FIXED : 0), -1, 0);
@@ -136,7 +28,7 @@ static int reserve_packed_home(kin_weights *w, kin_err *err) {
         if (!b->pack) continue;
         b->home_offset = w->packed ? kin_packed_offset(w->packed, b->i_packed) : end;
         if (b->home_offset < begin) begin = b->home_offset;
-        if (b->home_offset + page_bytes_of(b) > end) end = b->home_offset + page_bytes_of(b);
+        if (b->home_offset + kin_weights_page_bytes(b) > end) end = b->home_offset + kin_weights_page_bytes(b);
     }
     if (end == 0) return 0;
     begin = begin / KIN_HUGE_PAGE * KIN_HUGE_PAGE;
@@ -155,15 +47,15 @@ static int reserve_packed_home(kin_weights *w, kin_err *err) {
 // is short, because a huge page becomes free only when all of its blocks have moved.
 static int map_pages(kin_weights *w, kin_weights_block *b, kin_err *err) {
     uint8_t *at = w->packed_home + b->home_offset;
-    if (mprotect(at, page_bytes_of(b), PROT_READ | PROT_WRITE) != 0)
+    if (mprotect(at, kin_weights_page_bytes(b), PROT_READ | PROT_WRITE) != 0)
         return kin_err_set(err, "out of memory: %llu bytes for weights", (unsigned long long)b->packed_bytes);
-    if (!w->must_stream) kin_pages_advise_huge(at, page_bytes_of(b));
+    if (!w->must_stream) kin_pages_advise_huge(at, kin_weights_page_bytes(b));
     b->base = at;
     return 0;
 }
 
 static void give_pages_back(kin_weights_block *b) {
-    reserve(b->base, page_bytes_of(b)); // keeps the address space reserved
+    reserve(b->base, kin_weights_page_bytes(b)); // keeps the address space reserved
     b->base = NULL;
 }
 
@@ -205,13 +97,6 @@ static int be_born(kin_weights *w, const kin_weights_piece *p, kin_layout layout
     return 0;
 }
 
-void kin_weights_point_at_mapping(kin_weights_block *b) {
-    for (int i = 0; i < b->n_pieces; i++) {
-        const kin_weights_piece *p = &b->pieces[i];
-        (*p->slot)->data = b->pack ? b->base + p->offset : (uint8_t *)p->data;
-    }
-}
-
 static int place_block(kin_weights *w, kin_weights_block *b, kin_err *err) {
     for (int i = 0; i < b->n_pieces; i++) {
         kin_weights_piece *p = &b->pieces[i];
@@ -234,200 +119,6 @@ static void report(kin_weights *w, const char *what, uint64_t n) {
     if (w->o.progress) w->o.progress(w->o.progress_user, what, done, atomic_load(&w->n_total));
 }
 
-// A band of rows of one matrix of a piece, of an expert or the only one. It begins with a panel.
-typedef struct band {
-    uint64_t i; // of the matrix
-    int64_t begin, end;
-} band;
-
-static uint64_t row_bytes(const kin_weights_piece *p) {
-    return p->bytes / (uint64_t)(p->ne[1] * p->ne[2]);
-}
-
-// Packs rows that are not contiguous, from copies of 16 of them.
-static int pack_columns(const kin_weights_piece *p, const uint8_t *from, int64_t n_rows, uint8_t *to, kin_err *err) {
-    const uint64_t panel = p->run * KIN_PANEL_ROWS;
-    uint8_t *rows = malloc(panel);
-    if (!rows) return kin_err_set(err, "out of memory: %llu bytes to pack weights", (unsigned long long)panel);
-    for (int64_t r = 0; r < n_rows; r += KIN_PANEL_ROWS, to += panel) {
-        const int64_t n = n_rows - r < KIN_PANEL_ROWS ? n_rows - r : KIN_PANEL_ROWS;
-        for (int64_t i = 0; i < n; i++, from += p->stride) memcpy(rows + (uint64_t)i * p->run, from, p->run);
-        kin_kernel_pack(p->type, p->ne[0], n, rows, to);
-    }
-    free(rows);
-    return 0;
-}
-
-// Packs or copies a band to its place in the matrix at `to`. A run of the piece is all matrices, one of them, or a row.
-static int pack_band(const kin_weights_piece *p, const band *x, uint8_t *to, kin_err *err) {
-    const uint64_t n_matrices = (uint64_t)p->ne[2], row = row_bytes(p), bytes = p->bytes / n_matrices,
-                   n_runs = p->n_runs == 1 ? 1 : p->n_runs / n_matrices, step = n_runs > 1 ? p->stride : row;
-    const uint8_t *from = p->data + x->i * (p->n_runs == 1 ? bytes : n_runs * p->stride) + (uint64_t)x->begin * step;
-    const int64_t n = x->end - x->begin;
-    to += (uint64_t)x->begin * row;
-    if (p->layout == KIN_LAYOUT_PANELS && n_runs > 1) return pack_columns(p, from, n, to, err);
-    if (p->layout == KIN_LAYOUT_PANELS) kin_kernel_pack(p->type, p->ne[0], n, from, to);
-    if (p->layout == KIN_LAYOUT_PLAIN && n_runs == 1) memcpy(to, from, (uint64_t)n * row);
-    for (int64_t r = 0; r < n && p->layout == KIN_LAYOUT_PLAIN && n_runs > 1; r++)
-        memcpy(to + (uint64_t)r * row, from + (uint64_t)r * step, row);
-    return 0;
-}
-
-static int pack_matrix(const kin_weights_piece *p, uint64_t i, uint8_t *to, kin_err *err) {
-    return pack_band(p, &(band){i, 0, p->ne[1]}, to, err);
-}
-
-static int pack_matrices(const kin_weights_piece *p, uint8_t *to, kin_err *err) {
-    int rc = 0;
-    for (uint64_t i = 0; i < (uint64_t)p->ne[2] && rc == 0; i++)
-        rc = pack_matrix(p, i, to + i * (p->bytes / (uint64_t)p->ne[2]), err);
-    return rc;
-}
-
-static int pack_expert(const kin_weights_block *b, uint64_t i, uint8_t *base, kin_err *err) {
-    int rc = 0;
-    for (int k = 0; k < b->n_pieces && rc == 0; k++)
-        rc = pack_matrix(&b->pieces[k], i, base + i * b->expert_stride + b->pieces[k].offset, err);
-    return rc;
-}
-
-static uint64_t n_experts(const kin_weights_block *b) {
-    return (uint64_t)b->pieces[0].ne[2];
-}
-
-// Copies the columns of a matrix // [n_columns, n] to rows // f16 [n, n_columns]: by a product with the identity matrix, which
-// gives the same bits on every CPU.
-typedef struct turner {
-    const kin_kernels *kernels;
-    kin_act_kind kind;
-    float *identity; // f32 [n_columns, n_columns]
-    kin_act *act;    // the same, rounded; NULL: not needed
-    float *rows;     // f32 [n_columns, n]
-} turner;
-
-static bool open_turner(turner *t, const kin_kernels *kernels, int type, int64_t n_columns, int64_t n) {
-    const size_t columns = (size_t)n_columns;
-    *t = (turner){.kernels = kernels, .kind = kin_kernel_act_kind(type)};
-    t->identity = calloc(columns * columns, sizeof *t->identity);
-    t->act = t->kind == KIN_ACT_F32 ? NULL : malloc(kin_act_bytes(n_columns, n_columns));
-    t->rows = malloc(columns * (size_t)n * sizeof *t->rows);
-    if (!t->identity || !t->rows || (!t->act && t->kind != KIN_ACT_F32)) return false;
-    for (size_t i = 0; i < columns; i++) t->identity[i * columns + i] = 1;
-    const int64_t n_blocks = (int64_t)(kin_act_bytes(n_columns, n_columns) / sizeof *t->act);
-    if (t->act) kernels->quantize(t->kind, n_columns, n_columns, t->identity, t->act, 0, n_blocks);
-    return true;
-}
-
-static void close_turner(turner *t) {
-    free(t->identity);
-    free(t->act);
-    free(t->rows);
-}
-
-// Turns a piece's matrices. A run is one of them.
-static int turn(const kin_weights *w, const kin_weights_piece *p, uint8_t *to, kin_err *err) {
-    const int64_t n = p->ne[0], n_columns = p->ne[1];
-    turner t;
-    int rc = 0;
-    kin_assert(w->devices->cpu.kernels);
-    if (!open_turner(&t, w->devices->cpu.kernels, p->turned_type, n_columns, n))
-        rc = kin_err_set(err, "out of memory to convert weights");
-    for (uint64_t i = 0; i < p->n_runs && rc == 0; i++, to += (size_t)(n * n_columns) * sizeof(ggml_fp16_t)) {
-        const kin_matrix m = {
-            .type = p->turned_type, .columns = n_columns, .rows = n, .is_packed = false, .data = p->data + i * p->stride};
-        t.kernels->matmul(&m, t.act, t.identity, n_columns, t.rows, n, 0, (n + KIN_PANEL_ROWS - 1) / KIN_PANEL_ROWS);
-        ggml_fp32_to_fp16_row(t.rows, (ggml_fp16_t *)to, n * n_columns);
-    }
-    close_turner(&t);
-    return rc;
-}
-
-int kin_weights_pack(const kin_weights *w, kin_weights_block *b, uint8_t *base, kin_err *err) {
-    int rc = 0;
-    for (int k = 0; k < b->n_pieces && rc == 0; k++) {
-        const kin_weights_piece *p = &b->pieces[k];
-        (*p->slot)->data = base + p->offset;
-        if (b->expert_stride > 0) continue;
-        if (p->layout == KIN_LAYOUT_REPACK)
-            ggml_backend_tensor_set(*p->slot, p->data, 0, p->bytes);
-        else if (p->layout == KIN_LAYOUT_TURNED)
-            rc = turn(w, p, base + p->offset, err);
-        else
-            rc = pack_matrices(p, base + p->offset, err);
-    }
-    for (uint64_t i = 0; i < n_experts(b) && b->expert_stride > 0 && rc == 0; i++) rc = pack_expert(b, i, base, err);
-    return rc == 0 ? kin_gguf_check_reads(w->model->gguf, err) : KIN_FAIL;
-}
-
-// Returns how many bytes a thread packs before it writes them: those of all threads together are in memory at the same time.
-static uint64_t pack_at_once(const kin_weights *w) {
-    enum { AT_ONCE = 16 << 20 };
-    const uint64_t part = AT_ONCE / (uint64_t)w->devices->n_threads;
-    return part > KIN_PACKED_PIECE ? part : KIN_PACKED_PIECE;
-}
-
-typedef struct expert_writer {
-    kin_weights *w;
-    kin_weights_block *b;
-    uint8_t *base;
-    uint64_t at_once, written, hash;
-} expert_writer;
-
-// The block's bytes are packed up to `end`. Writes them and gives their pages back, if there are enough of them.
-static int write_packed(expert_writer *x, uint64_t end, kin_err *err) {
-    const bool is_last = end == x->b->packed_bytes;
-    if (end - x->written < x->at_once && !is_last) return 0;
-    if (!is_last) end = end / KIN_PACKED_PIECE * KIN_PACKED_PIECE;
-    int rc = kin_packed_write_part(x->w->packed, x->b->i_packed, x->base + x->written, x->written, end, &x->hash, err);
-    kin_pages_drop(x->base + x->written, end - x->written);
-    x->written = end;
-    return rc;
-}
-
-// Packs a matrix of expert i in bands, since an expert may be larger than what is written at once.
-static int write_matrix(expert_writer *x, const kin_weights_piece *p, uint64_t i, kin_err *err) {
-    const uint64_t at = i * x->b->expert_stride + p->offset, row = row_bytes(p);
-    const int64_t n_panels = (int64_t)(KIN_PACKED_PIECE / (row * KIN_PANEL_ROWS)),
-                  step = (n_panels ? n_panels : 1) * KIN_PANEL_ROWS;
-    int rc = 0;
-    for (band rows = {.i = i}; rows.begin < p->ne[1] && rc == 0; rows.begin = rows.end) {
-        rows.end = rows.begin + step < p->ne[1] ? rows.begin + step : p->ne[1];
-        rc = pack_band(p, &rows, x->base + at, err);
-        if (rc == 0) rc = write_packed(x, at + (uint64_t)rows.end * row, err);
-    }
-    return rc;
-}
-
-int kin_weights_pack_experts(kin_weights *w, kin_weights_block *b, uint8_t *base, kin_err *err) {
-    expert_writer x = {.w = w, .b = b, .base = base, .at_once = pack_at_once(w)};
-    int rc = 0;
-    for (uint64_t i = 0; i < n_experts(b) && rc == 0; i++)
-        for (int k = 0; k < b->n_pieces && rc == 0; k++) rc = write_matrix(&x, &b->pieces[k], i, err);
-    if (rc == 0 && x.written < b->packed_bytes) rc = write_packed(&x, b->packed_bytes, err);
-    if (rc == 0) rc = kin_gguf_check_reads(w->model->gguf, err);
-    if (rc == 0) kin_packed_note_written(w->packed, b->i_packed, x.hash, b->source_hash);
-    return rc;
-}
-
-// The source of a packed block is not read again: its pages are unmapped (but stay in the page cache).
-static void forget_source(const kin_weights *w, const kin_weights_block *b) {
-    for (int i = 0; i < b->n_pieces && kin_gguf_on_disk(w->model->gguf); i++)
-        kin_pages_drop((uint8_t *)b->pieces[i].data, (b->pieces[i].n_runs - 1) * b->pieces[i].stride + b->pieces[i].run);
-}
-
-static void drop_packed(const kin_weights_block *b) {
-    kin_pages_drop(b->base, page_bytes_of(b));
-}
-
-void kin_weights_drop_pages(const kin_weights *w, const kin_weights_block *b) {
-    if (b->pack && atomic_load(&b->in_file)) drop_packed(b);
-    if (!b->pack) forget_source(w, b);
-}
-
-bool kin_weights_on_disk(const kin_weights *w, const kin_weights_block *b) {
-    return b->pack ? atomic_load(&b->in_file) : kin_gguf_on_disk(w->model->gguf);
-}
-
 static int await_block(const kin_weights *w, const kin_weights_block *b, kin_err *err) {
     const kin_arrival *a = w->o.arrival;
     for (int i = 0; a && i < b->n_pieces; i++) {
@@ -444,8 +135,8 @@ static int await_block(const kin_weights *w, const kin_weights_block *b, kin_err
 static bool move_experts(kin_weights *w, kin_weights_block *b) {
     kin_err err;
     if (b->expert_stride == 0 || !w->move_at_once || !w->packed || atomic_load(&w->cache_failed)) return false;
-    if (kin_weights_pack_experts(w, b, b->base, &err) == 0 && map_block(w, b, &err) == 0) return true;
-    warn_no_cache(w, &err);
+    if (kin_weights_pack_experts(w, b, b->base, &err) == 0 && kin_weights_map_block(w, b, &err) == 0) return true;
+    kin_weights_warn_no_cache(w, &err);
     return false;
 }
 
@@ -458,24 +149,24 @@ static int pack_block(kin_weights *w, kin_weights_block *b, kin_err *err) {
     if (!move_experts(w, b)) {
         hopeless = w->must_stream && b->expert_stride > 0;
         if (!hopeless && kin_weights_pack(w, b, b->base, err) != 0) return KIN_FAIL;
-        if (w->move_at_once && !hopeless) try_move(w, b);
+        if (w->move_at_once && !hopeless) kin_weights_try_move(w, b);
     }
-    if (w->must_stream && !atomic_load(&b->in_file)) drop_packed(b);
+    if (w->must_stream && !atomic_load(&b->in_file)) kin_weights_drop_packed(b);
     report(w, "packing weights", b->packed_bytes);
     return 0;
 }
 
 static int fill(kin_weights *w, kin_weights_block *b, kin_err *err) {
     if (b->pack && !b->dirty) b->dirty = !kin_weights_trust(w, b);
-    if (b->pack && !b->dirty) try_move(w, b);
+    if (b->pack && !b->dirty) kin_weights_try_move(w, b);
     if (atomic_load(&b->in_file)) {
-        forget_source(w, b);
+        kin_weights_forget_source(w, b);
         return 0;
     }
     if (await_block(w, b, err) != 0) return KIN_FAIL;
     if (!b->pack) return 0;
     if (pack_block(w, b, err) != 0) return KIN_FAIL;
-    forget_source(w, b);
+    kin_weights_forget_source(w, b);
     return 0;
 }
 
@@ -582,7 +273,7 @@ int kin_weights_settle_cpu(kin_weights *w, kin_err *err) {
 
 int kin_weights_place_cpu(kin_weights *w, kin_err *err) {
     if (open_homes(w, err) != 0) return KIN_FAIL;
-    bool stream = w->must_stream = must_stream(w);
+    bool stream = w->must_stream = kin_weights_must_stream(w);
     for (size_t i = 0; i < w->n_blocks; i++) {
         kin_weights_block *b = &w->blocks[i];
         if (b->device->is_gpu) continue;
@@ -630,7 +321,7 @@ static int pack_one_ahead(kin_weights *w, kin_weights_block *b, kin_err *err) {
         if (rc == 0) rc = kin_packed_write(w->packed, b->i_packed, b->base, b->source_hash, err);
     }
     give_pages_back(b);
-    forget_source(w, b);
+    kin_weights_forget_source(w, b);
     report(w, "packing weights", b->packed_bytes);
     return rc;
 }
