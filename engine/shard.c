@@ -9,8 +9,10 @@
 #include "base/hash.h"
 #include "base/log.h"
 #include "base/units.h"
+#include "engine/attention_rows.h"
 #include "engine/border_log.h"
 #include "engine/governor.h"
+#include "engine/output_layer.h"
 #include "engine/row_cache.h"
 #include "engine/shard_graphs.h"
 #include "engine/shard_memory.h"
@@ -23,9 +25,7 @@
 #include "sys/tls.h"
 
 enum {
-    MAX_OUTPUT_ROWS = 32, // rows of logits computed at once, because a vocabulary is wide
     NODES_PER_LAYER = 96, // more than any family's layer needs
-
 };
 
 // The graphs of one device, for its kin_layer_range of each window.
@@ -66,24 +66,16 @@ struct kin_shard {
     kin_kv_pages *pages;     // NULL: no disk for pages, or not opened yet
     kin_graph_layer *layers; // [n_layer], filled in for the windows' layers
     layers_stage cpu, gpu;
-    kin_stage *output;
+    kin_output_layer *output; // NULL: it is not here
     bool flash;
-    uint64_t program_bytes;           // of the process after opening and before computing: its buffers are still untouched
-    uint64_t fixed_bytes;             // KV cache, buffers and the program itself
-    uint64_t weights_budget;          // initial budget
-    const kin_kernels *logit_kernels; // scale and cap logits, even if other kernels compute the rest
-    kin_governor *governor;           // NULL: nothing to govern, or not started yet
+    uint64_t program_bytes;  // of the process after opening and before computing: its buffers are still untouched
+    uint64_t fixed_bytes;    // KV cache, buffers and the program itself
+    uint64_t weights_budget; // initial budget
+    kin_governor *governor;  // NULL: nothing to govern, or not started yet
 
     step *steps; // [n_steps + 1], the last one for layers that are recomputed
     // Inputs of one run, sized for n_batch.
-    int32_t *out_pos, *out_seen;
-    ggml_fp16_t *mask, *out_mask;               // [n_batch, n_cells]
-    ggml_fp16_t *window_mask, *out_window_mask; // the same for windowed layers; NULL: the model has none
-    int32_t *first_seen, *out_first_seen;       // [n_batch]: the first cell that a token attends to in windowed layers
-    int32_t *tables;                            // [n_batch, n_blocks]: block tables of the batch's sequences
-    int32_t *window_tables;                     // the same of windowed layers; NULL: these use `tables`
-    const int32_t **table, **out_table;         // [n_batch]: the table of each token
-    const int32_t **window_table, **out_window_table;
+    kin_attention_rows rows;
     int32_t *chosen;           // [n_batch, n_expert_used]
     float *half;               // [n_batch, n_ff] between the halves of a feed-forward block; NULL with experts
     float *before;             // [n_batch, stream width] a layer's input, if both of its blocks read it; else NULL
@@ -92,7 +84,6 @@ struct kin_shard {
     uint64_t *ngram_numbers;   // [n_batch, rows of a token] the rows' numbers of a step
     float *ngrams;             // [n_batch, ngram embedding] its embeddings
     float *out_inputs;         // [n_batch, n_inputs]: a step's inputs of the rows whose output is needed
-    float *tile;               // [MAX_OUTPUT_ROWS, n_vocab] logits of one tile of the vocabulary
 };
 
 static int min_int(int a, int b) {
@@ -169,31 +160,6 @@ static void fill_layers(kin_shard *s) {
     }
 }
 
-// True if a device has the fused attention operator for a layer's heads and the cache's type.
-static bool supports_flash_of(const kin_shard *s, const kin_layer *layer, const kin_device *device) {
-    struct ggml_init_params params = {.mem_size = 8 * ggml_tensor_overhead(), .no_alloc = true};
-    struct ggml_context *ctx = ggml_init(params);
-    struct ggml_tensor *q = ggml_new_tensor_3d(ctx, GGML_TYPE_F32, layer->head_dim, 1, layer->n_head);
-    struct ggml_tensor *k = ggml_new_tensor_3d(ctx, s->o.kv_type, layer->head_dim, 256, layer->n_head_kv);
-    struct ggml_tensor *v = ggml_new_tensor_3d(ctx, s->o.kv_type, layer->v_dim, 256, layer->n_head_kv);
-    struct ggml_tensor *mask = ggml_new_tensor_2d(ctx, GGML_TYPE_F16, 256, 1);
-    const int block = (int)ggml_blck_size(s->o.kv_type);
-    bool ok = layer->head_dim % block == 0 && layer->v_dim % block == 0 &&
-              ggml_backend_dev_supports_op(device->dev, ggml_flash_attn_ext(ctx, q, k, v, mask, 1.0f, 0, 0));
-    ggml_free(ctx);
-    return ok;
-}
-
-static bool supports_flash(const kin_shard *s, const kin_device *device) {
-    for (int il = 0; il < s->hp.n_layer; il++) {
-        const kin_layer layer = kin_layer_of(&s->hp, il);
-        if (!layer.is_recurrent && !layer.is_latent && !layer.is_compressed && !layer.has_no_attention &&
-            !supports_flash_of(s, &layer, device))
-            return false;
-    }
-    return true;
-}
-
 static int open_stage(kin_shard *s, layers_stage *ls, bool on_gpu, kin_err *err) {
     const kin_hparams *hp = &s->hp;
     const kin_device *device = on_gpu ? &s->devices.gpu : &s->devices.cpu;
@@ -224,22 +190,10 @@ static int open_stage(kin_shard *s, layers_stage *ls, bool on_gpu, kin_err *err)
     return 0;
 }
 
-// Returns the shape of a graph of the output layer, and in *width the numbers of a row of its input: one hidden state without the
-// norm, else the residual.
-static kin_stage_shape output_shape(const kin_shard *s, int variant, int n_rows, size_t *width) {
-    const bool is_plain = variant >= KIN_VARIANT_PLAIN + KIN_VARIANT_WHOLE;
-    *width = (size_t)(is_plain ? s->hp.n_embd : kin_hparams_stream_width(&s->hp));
-    return (kin_stage_shape){.variant = variant, .n_x = (int)*width, .n_tokens = n_rows, .n_out = n_rows};
-}
-
-static int open_output(kin_shard *s, kin_err *err) {
+static int open_output(kin_shard *s, const kin_kernels *kernels, kin_err *err) {
     if (!s->o.output) return 0;
     const kin_device *device = output_on_gpu(s) ? &s->devices.gpu : &s->devices.cpu;
-    kin_graph proto = {.hp = &s->model->hp, .kernels = device->kernels};
-    size_t n_nodes = 32 + 4 * (size_t)kin_weights_n_tiles(s->weights);
-    if (kin_stage_open(&s->output, device, &proto, n_nodes, kin_build_output, s->weights, err) != 0) return KIN_FAIL;
-    kin_stage_shape largest = output_shape(s, KIN_VARIANT_WHOLE, MAX_OUTPUT_ROWS, &(size_t){0});
-    return kin_stage_reserve(s->output, largest, err);
+    return kin_output_layer_open(&s->output, s->model, &s->hp, s->weights, device, kernels, err);
 }
 
 // Returns the floats of all layers' inputs for a token.
@@ -302,43 +256,18 @@ static bool has_parallel_layers(const kin_hparams *hp) {
     return false;
 }
 
-static int open_window_tables(kin_shard *s, kin_err *err) {
-    const size_t n_batch = (size_t)s->o.n_batch, n_blocks = (size_t)kin_kv_n_cells(s->o.n_ctx) / KIN_KV_CELLS;
-    if (kin_shard_kv_options(s->model, &s->o).window.n_blocks == 0) return 0;
-    s->window_tables = malloc(n_batch * n_blocks * sizeof *s->window_tables);
-    s->window_table = malloc(n_batch * sizeof *s->window_table);
-    s->out_window_table = malloc(n_batch * sizeof *s->out_window_table);
-    return s->window_tables && s->window_table && s->out_window_table ? 0 : kin_err_set(err, "out of memory");
-}
-
 static int open_inputs(kin_shard *s, kin_err *err) {
     const kin_hparams *hp = &s->hp;
-    size_t n_batch = (size_t)s->o.n_batch, n_cells = (size_t)kin_kv_n_cells(s->o.n_ctx);
+    size_t n_batch = (size_t)s->o.n_batch;
     s->layers = calloc((size_t)hp->n_layer, sizeof *s->layers);
-    s->out_pos = malloc(n_batch * sizeof *s->out_pos);
-    s->out_seen = malloc(n_batch * sizeof *s->out_seen);
-    s->mask = malloc(n_batch * n_cells * sizeof *s->mask);
-    s->out_mask = malloc(n_batch * n_cells * sizeof *s->out_mask);
-    bool has_windows = hp->window > 0;
-    if (has_windows) {
-        s->window_mask = malloc(n_batch * n_cells * sizeof *s->window_mask);
-        s->out_window_mask = malloc(n_batch * n_cells * sizeof *s->out_window_mask);
-        s->first_seen = malloc(n_batch * sizeof *s->first_seen);
-        s->out_first_seen = malloc(n_batch * sizeof *s->out_first_seen);
-        if (!s->window_mask || !s->out_window_mask || !s->first_seen || !s->out_first_seen)
-            return kin_err_set(err, "out of memory");
-    }
-    s->tables = malloc(n_batch * (n_cells / KIN_KV_CELLS) * sizeof *s->tables);
-    s->table = malloc(n_batch * sizeof *s->table);
-    s->out_table = malloc(n_batch * sizeof *s->out_table);
     s->chosen = malloc(n_batch * (size_t)(hp->n_expert_used + 1) * sizeof *s->chosen);
     s->half = hp->n_ff > 0 ? malloc(n_batch * (size_t)hp->n_ff * sizeof *s->half) : NULL;
     s->before = has_parallel_layers(hp) ? malloc(n_batch * (size_t)kin_hparams_stream_width(hp) * sizeof *s->before) : NULL;
-    s->tile = s->o.output ? malloc(MAX_OUTPUT_ROWS * (size_t)hp->n_vocab * sizeof *s->tile) : NULL;
-    bool ok = s->layers && s->out_pos && s->out_seen && s->mask && s->out_mask && s->tables && s->table && s->out_table &&
-              s->chosen && (s->half || hp->n_ff == 0) && (s->before || !has_parallel_layers(hp)) && (s->tile || !s->o.output);
+    bool ok = s->layers && s->chosen && (s->half || hp->n_ff == 0) && (s->before || !has_parallel_layers(hp));
     if (!ok) return kin_err_set(err, "out of memory");
-    return open_window_tables(s, err) == 0 ? open_steps(s, err) : KIN_FAIL;
+    const bool has_tables = kin_shard_kv_options(s->model, &s->o).window.n_blocks > 0;
+    if (kin_attention_rows_open(&s->rows, s->o.n_batch, s->o.n_ctx, hp->window, has_tables, err) != 0) return KIN_FAIL;
+    return open_steps(s, err);
 }
 
 static void set_budget(void *user, uint64_t budget) {
@@ -397,17 +326,18 @@ static int open_shard(kin_shard *s, kin_err *err) {
     if (lacks)
         return kin_err_set(err, "this model needs kin's CPU kernels for %s, but %s", lacks,
                            n_gpu_layers > 0 ? "some of its layers are on the GPU" : "they are disabled");
-    s->logit_kernels = s->devices.cpu.kernels ? s->devices.cpu.kernels : kin_kernels_choose(err);
-    if (!s->logit_kernels) return KIN_FAIL;
+    const kin_kernels *kernels = s->devices.cpu.kernels ? s->devices.cpu.kernels : kin_kernels_choose(err);
+    if (!kernels) return KIN_FAIL;
     if (plan_memory(s, err) != 0 || open_inputs(s, err) != 0 || open_weights(s, err) != 0) return KIN_FAIL;
 
     kin_kv_options kv = kin_shard_kv_options(s->model, o);
     if (kin_kv_open(&s->kv, &s->hp, &kv, device_of_layer, s->weights, err) != 0) return KIN_FAIL;
     fill_layers(s);
 
-    s->flash = o->flash && supports_flash(s, &s->devices.cpu) && (n_gpu_layers == 0 || supports_flash(s, &s->devices.gpu));
+    s->flash = o->flash && kin_graphs_have_flash(&s->hp, s->o.kv_type, &s->devices.cpu) &&
+               (n_gpu_layers == 0 || kin_graphs_have_flash(&s->hp, s->o.kv_type, &s->devices.gpu));
     if (open_stage(s, &s->cpu, false, err) != 0 || open_stage(s, &s->gpu, true, err) != 0) return KIN_FAIL;
-    if (open_output(s, err) != 0) return KIN_FAIL;
+    if (open_output(s, kernels, err) != 0) return KIN_FAIL;
     return kin_weights_is_arriving(s->weights) ? 0 : open_governor(s, err);
 }
 
@@ -480,26 +410,13 @@ void kin_shard_close(kin_shard *s) {
     kin_governor_stop(s->governor);
     kin_stage_close(s->cpu.stage);
     kin_stage_close(s->gpu.stage);
-    kin_stage_close(s->output);
+    kin_output_layer_close(s->output);
     kin_kv_pages_close(s->pages);
     kin_kv_close(s->kv);
     kin_weights_close(s->weights);
     close_steps(s);
     free(s->layers);
-    free(s->out_pos);
-    free(s->out_seen);
-    free(s->tables);
-    free(s->table);
-    free(s->out_table);
-    free(s->window_tables);
-    free(s->window_table);
-    free(s->out_window_table);
-    free(s->mask);
-    free(s->out_mask);
-    free(s->window_mask);
-    free(s->out_window_mask);
-    free(s->first_seen);
-    free(s->out_first_seen);
+    kin_attention_rows_close(&s->rows);
     free(s->chosen);
     free(s->half);
     free(s->before);
@@ -508,7 +425,6 @@ void kin_shard_close(kin_shard *s) {
     free(s->ngrams);
     kin_row_cache_close(s->ngram_rows);
     free(s->out_tokens);
-    free(s->tile);
     free(s);
 }
 
@@ -535,7 +451,7 @@ static int settle(kin_shard *s, kin_err *err) {
     if (!kin_weights_is_arriving(s->weights) || !kin_weights_has_arrived(s->weights)) return 0;
     if (kin_weights_settle(s->weights, err) != 0) return KIN_FAIL;
     kin_stage_forget(s->cpu.stage); // a weight may now have another layout
-    kin_stage_forget(s->output);
+    kin_output_layer_forget(s->output);
     return open_governor(s, err);
 }
 
@@ -760,62 +676,14 @@ static int run_cpu(kin_shard *s, kin_layer_range of, kin_stage_shape shape, bool
     return 0;
 }
 
-// Fills in the block tables of a step, one per sequence, with `fill`: table // [n_tokens] pointers into tables.
-static void fill_block_tables(const kin_shard *s, const step *st, void (*fill)(const kin_kv *kv, int32_t seq, int32_t *table),
-                              int32_t *tables, const int32_t **table) {
-    int n_blocks = kin_kv_n_cells(s->o.n_ctx) / KIN_KV_CELLS, n = 0;
-    for (int i = 0; i < st->batch.n_tokens; i++) {
-        int k = i - 1;
-        while (k >= 0 && st->seq[k] != st->seq[i]) k--;
-        table[i] = k >= 0 ? table[k] : tables + (size_t)n * (size_t)n_blocks;
-        if (k < 0) fill(s->kv, st->seq[i], tables + (size_t)n++ * (size_t)n_blocks);
-    }
-}
-
-static void fill_tables(kin_shard *s, const step *st) {
-    fill_block_tables(s, st, kin_kv_table, s->tables, s->table);
-    if (s->window_tables) fill_block_tables(s, st, kin_kv_window_table, s->window_tables, s->window_table);
-}
-
-// Fills in ggml's attention masks for rows of a step's batch; rows NULL: all.
-static void fill_masks(const kin_shard *s, const step *st, bool masks, const int32_t *rows, int n, ggml_fp16_t *mask,
-                       ggml_fp16_t *window_mask) {
-    if (!masks) return;
-    kin_kv_mask(s->kv, &st->batch, rows, n, st->n_kv, 0, mask);
-    if (window_mask) kin_kv_mask(s->kv, &st->batch, rows, n, st->n_kv, s->hp.window, window_mask);
-}
-
-// Computes for each token the first cell that it attends to in a windowed layer. first NULL: the model has no such layer.
-static void fill_first(const kin_shard *s, int n, const int32_t *pos, int32_t *first) {
-    for (int i = 0; i < n && first; i++) first[i] = pos[i] >= s->hp.window ? pos[i] - s->hp.window + 1 : 0;
-}
-
 // Fills in what attention needs to know of a step's tokens: plain arrays for kin's kernels, masks for ggml's.
 static void fill_rows(kin_shard *s, const step *st, bool plain, bool masks, kin_stage_inputs *in) {
-    const kin_batch *batch = &st->batch;
-    if (plain) fill_tables(s, st);
-    fill_masks(s, st, masks, NULL, batch->n_tokens, s->mask, s->window_mask);
-    fill_first(s, batch->n_tokens, st->pos, s->first_seen);
-    in->all = (kin_rows){.pos = st->pos, .cells = st->plain_cells, .n_cells = st->n_seen, .tables = s->table};
-    in->all.window_cells = st->window_cells;
-    in->all.window_tables = s->window_tables ? s->window_table : s->table;
-    in->all.first_cells = s->first_seen;
+    in->all = (kin_rows){.pos = st->pos, .cells = st->plain_cells, .n_cells = st->n_seen, .window_cells = st->window_cells};
     in->all.copies = st->copies.at;
     in->all.n_copies = st->copies.n;
     in->all.runs = st->runs;
     in->all.n_runs = st->n_runs;
-    if (!in->out_rows) return;
-    int n_out = kin_batch_n_out(batch);
-    fill_masks(s, st, masks, st->out, n_out, s->out_mask, s->out_window_mask);
-    for (int i = 0; i < n_out; i++) {
-        s->out_pos[i] = st->pos[st->out[i]];
-        s->out_seen[i] = s->out_pos[i] + 1;
-        if (plain) s->out_table[i] = s->table[st->out[i]];
-        if (plain && s->window_tables) s->out_window_table[i] = s->window_table[st->out[i]];
-    }
-    fill_first(s, n_out, s->out_pos, s->out_first_seen);
-    in->out = (kin_rows){.pos = s->out_pos, .n_cells = s->out_seen, .first_cells = s->out_first_seen, .tables = s->out_table};
-    in->out.window_tables = s->window_tables ? s->out_window_table : s->out_table;
+    kin_attention_rows_fill(&s->rows, s->kv, &st->batch, st->n_kv, plain, masks, in);
 }
 
 // Returns the number of token `i` of a run, which may be before its first one; -1: there is no such token.
@@ -848,16 +716,13 @@ static int run_on_devices(kin_shard *s, const step *st, int i_window, kin_layer_
                           kin_err *err) {
     const kin_batch *batch = &st->batch;
     const kin_window *window = &s->o.windows.at[i_window];
-    kin_stage_inputs in = {
-        .x = x, .pos = st->pos, .cells = st->cells, .mask = s->mask, .out_mask = s->out_mask, .out_pos = s->out_pos};
+    kin_stage_inputs in = {.x = x, .pos = st->pos, .cells = st->cells};
     in.inputs = st->inputs;
     in.tokens = st->tokens;
     if (s->ngram_rows && of.begin <= s->hp.ngram.layer && s->hp.ngram.layer < of.end) {
         if (read_ngrams(s, st, err) != 0) return KIN_FAIL;
         in.ngrams = s->ngrams;
     }
-    in.window_mask = s->window_mask;
-    in.out_window_mask = s->out_window_mask;
     kin_layer_range on_cpu = kin_layers_on(window, of, false), on_gpu = kin_layers_on(window, of, true);
     bool cpu = on_cpu.begin < on_cpu.end, gpu = on_gpu.begin < on_gpu.end;
     bool plain = cpu && s->devices.cpu.kernels;
@@ -960,77 +825,19 @@ void kin_shard_put_border(kin_shard *s, int il, const kin_page_request *request,
     kin_kv_pages_put_border(s->pages, il, request, x);
 }
 
-// Computes one tile: x // f32 [n, n_embd or stream width] -> its part of logits // f32 [n, n_vocab], from column `at` on. base:
-// KIN_VARIANT_PLAIN, or 0 with the norm
-static int output_tile(kin_shard *s, int base, int i_tile, size_t at, int n, const float *x, float *logits, kin_err *err) {
-    size_t n_vocab = (size_t)s->model->hp.n_vocab, width = (size_t)kin_weights_tile(s->weights, i_tile)->ne[1], n_x;
-    for (int done = 0; done < n; done += MAX_OUTPUT_ROWS) {
-        int rows = min_int(n - done, MAX_OUTPUT_ROWS);
-        kin_stage_shape shape = output_shape(s, base + i_tile, rows, &n_x);
-        kin_stage_inputs in = {.x = x + (size_t)done * n_x};
-        if (kin_stage_run(s->output, shape, &in, s->tile, err) != 0) return KIN_FAIL;
-        for (int i = 0; i < rows; i++) {
-            memcpy(logits + (size_t)(done + i) * n_vocab + at, s->tile + (size_t)i * width, width * sizeof *logits);
-        }
-    }
-    return 0;
-}
-
-// One tile after the other for all rows, each with its weights acquired: a pass streams them once.
-static int output_by_tile(kin_shard *s, int base, int n, const float *x, float *logits, kin_err *err) {
-    size_t at = 0;
-    for (int i = 0; i < kin_weights_n_tiles(s->weights); i++) {
-        int block = kin_weights_tile_compute_block(s->weights, i);
-        if (kin_weights_acquire(s->weights, block, err) != 0) return KIN_FAIL;
-        int rc = output_tile(s, base, i, at, n, x, logits, err);
-        kin_weights_release(s->weights, block);
-        if (rc != 0) return KIN_FAIL;
-        at += (size_t)kin_weights_tile(s->weights, i)->ne[1];
-    }
-    return 0;
-}
-
-static int output_of(kin_shard *s, int base, int n, const float *x, float *logits, kin_err *err) {
-    if (!output_on_gpu(s) && kin_weights_begin(s->weights, kin_weights_tile_compute_block(s->weights, 0), true))
-        return output_by_tile(s, base, n, x, logits, err);
-    size_t n_vocab = (size_t)s->model->hp.n_vocab, n_x;
-    for (int done = 0; done < n; done += MAX_OUTPUT_ROWS) {
-        int rows = min_int(n - done, MAX_OUTPUT_ROWS);
-        kin_stage_shape shape = output_shape(s, base + KIN_VARIANT_WHOLE, rows, &n_x);
-        kin_stage_inputs in = {.x = x + (size_t)done * n_x};
-        if (kin_stage_run(s->output, shape, &in, logits + (size_t)done * n_vocab, err) != 0) return KIN_FAIL;
-    }
-    return 0;
-}
-
-static int compute_output(kin_shard *s, int base, int n, const float *x, float *logits, kin_err *err) {
-    const kin_hparams *hp = &s->hp;
-    kin_assert(s->output);
-    if (output_of(s, base, n, x, logits, err) != 0 || kin_gguf_check_files(s->model->gguf, err) != 0) return KIN_FAIL;
-    if (hp->logit_scale == 1 && hp->logit_softcap == 0) return 0;
-    for (int i = 0; i < n; i++)
-        s->logit_kernels->cap(hp->n_vocab, hp->logit_scale, hp->logit_softcap, logits + (size_t)i * (size_t)hp->n_vocab);
-    return 0;
-}
-
 int kin_shard_output(kin_shard *s, int n, const float *x, float *logits, kin_err *err) {
-    return compute_output(s, 0, n, x, logits, err);
+    kin_assert(s->output);
+    return kin_output_layer_run(s->output, n, x, logits, err);
 }
 
 int kin_shard_project(kin_shard *s, int n, const float *hidden, float *logits, kin_err *err) {
-    return compute_output(s, KIN_VARIANT_PLAIN, n, hidden, logits, err);
+    kin_assert(s->output);
+    return kin_output_layer_project(s->output, n, hidden, logits, err);
 }
 
 int kin_shard_hidden(kin_shard *s, int n, const float *x, float *hidden, kin_err *err) {
     kin_assert(s->output);
-    size_t n_embd = (size_t)s->model->hp.n_embd, n_x;
-    for (int done = 0; done < n; done += MAX_OUTPUT_ROWS) {
-        int rows = min_int(n - done, MAX_OUTPUT_ROWS);
-        kin_stage_shape shape = output_shape(s, KIN_VARIANT_HIDDEN, rows, &n_x);
-        kin_stage_inputs in = {.x = x + (size_t)done * n_x};
-        if (kin_stage_run(s->output, shape, &in, hidden + (size_t)done * n_embd, err) != 0) return KIN_FAIL;
-    }
-    return kin_gguf_check_files(s->model->gguf, err);
+    return kin_output_layer_hidden(s->output, n, x, hidden, err);
 }
 
 void kin_shard_clear(kin_shard *s) {
@@ -1047,7 +854,7 @@ kin_shard_stats kin_shard_get_stats(const kin_shard *s) {
     };
     if (s->cpu.stage) stats.compute_bytes += kin_stage_bytes(s->cpu.stage);
     if (s->gpu.stage) stats.compute_bytes += kin_stage_bytes(s->gpu.stage);
-    if (s->output) stats.compute_bytes += kin_stage_bytes(s->output);
+    stats.compute_bytes += kin_output_layer_bytes(s->output);
     return stats;
 }
 
@@ -1072,17 +879,6 @@ bool kin_shard_get_memory(const kin_shard *s, kin_shard_memory *m) {
                             .program = s->program_bytes,
                             .occupied = kin_governor_held(true) + w->stream.resident_bytes};
     return true;
-}
-
-uint64_t kin_shard_memory_sum(const kin_shard_memory *m) {
-    return m->weights + m->kv + m->buffers + m->program;
-}
-
-void kin_shard_memory_format(const kin_shard_memory *m, char *text, size_t n) {
-    const double mib = 1 << 20;
-    snprintf(text, n, "%.1f MiB by the formula (weights %.1f, KV cache %.1f, buffers %.1f, the program %.1f), %.1f MiB taken",
-             (double)kin_shard_memory_sum(m) / mib, (double)m->weights / mib, (double)m->kv / mib, (double)m->buffers / mib,
-             (double)m->program / mib, (double)m->occupied / mib);
 }
 
 size_t kin_shard_pop_intervals(kin_shard *s, kin_stream_record record, kin_interval *out, size_t n_max) {

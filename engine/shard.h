@@ -15,6 +15,7 @@
 
 #include "engine/device.h"
 #include "engine/kv_pages.h"
+#include "engine/shard_memory.h"
 #include "engine/shard_options.h"
 #include "engine/weights.h"
 #include "model/graph.h"
@@ -84,18 +85,8 @@ typedef struct kin_shard_stats {
 
 kin_shard_stats kin_shard_get_stats(const kin_shard *shard);
 
-// Memory of a shard with a sliding window, in bytes: the sizes that the formula predicts, the memory of the process when the
-// shard was open and had computed nothing, and the memory it holds now that the OS cannot reclaim, plus the resident blocks.
-typedef struct kin_shard_memory {
-    uint64_t weights; // by proposition 5 (pure/plan/sliding_window.h)
-    uint64_t kv, buffers, program;
-    uint64_t occupied;
-} kin_shard_memory;
-
-// Returns false if there is no such window.
+// Returns false if there is no sliding window.
 bool kin_shard_get_memory(const kin_shard *shard, kin_shard_memory *memory);
-uint64_t kin_shard_memory_sum(const kin_shard_memory *memory); // by the formula
-void kin_shard_memory_format(const kin_shard_memory *memory, char *text, size_t n);
 
 // Returns when weights were read from the disk, or waited for: see kin_stream_pop_intervals.
 size_t kin_shard_pop_intervals(kin_shard *shard, kin_stream_record record, kin_interval *out, size_t n_max);

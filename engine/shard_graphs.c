@@ -91,3 +91,28 @@ int kin_layers_graphs_n(const kin_layers_graphs *graphs, int i_window) {
     kin_layer_range of = kin_layers_on(window, kin_layers_of_window(window), graphs->on_gpu);
     return of.end - of.begin;
 }
+
+// True if a device has the fused attention operator for a layer's heads and the cache's type.
+static bool supports_flash_of(const kin_layer *layer, enum ggml_type kv_type, const kin_device *device) {
+    struct ggml_init_params params = {.mem_size = 8 * ggml_tensor_overhead(), .no_alloc = true};
+    struct ggml_context *ctx = ggml_init(params);
+    struct ggml_tensor *q = ggml_new_tensor_3d(ctx, GGML_TYPE_F32, layer->head_dim, 1, layer->n_head);
+    struct ggml_tensor *k = ggml_new_tensor_3d(ctx, kv_type, layer->head_dim, 256, layer->n_head_kv);
+    struct ggml_tensor *v = ggml_new_tensor_3d(ctx, kv_type, layer->v_dim, 256, layer->n_head_kv);
+    struct ggml_tensor *mask = ggml_new_tensor_2d(ctx, GGML_TYPE_F16, 256, 1);
+    const int block = (int)ggml_blck_size(kv_type);
+    bool ok = layer->head_dim % block == 0 && layer->v_dim % block == 0 &&
+              ggml_backend_dev_supports_op(device->dev, ggml_flash_attn_ext(ctx, q, k, v, mask, 1.0f, 0, 0));
+    ggml_free(ctx);
+    return ok;
+}
+
+bool kin_graphs_have_flash(const kin_hparams *hp, enum ggml_type kv_type, const kin_device *device) {
+    for (int il = 0; il < hp->n_layer; il++) {
+        const kin_layer layer = kin_layer_of(hp, il);
+        if (!layer.is_recurrent && !layer.is_latent && !layer.is_compressed && !layer.has_no_attention &&
+            !supports_flash_of(&layer, kv_type, device))
+            return false;
+    }
+    return true;
+}

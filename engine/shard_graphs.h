@@ -43,3 +43,6 @@ struct ggml_tensor *kin_build_layers(const void *user, kin_graph *g, struct ggml
 // user: kin_weights. x: [stream width, n], of a plain variant [n_embd, n] -> logits [n_vocab, n], or those of one tile of the
 // vocabulary.
 struct ggml_tensor *kin_build_output(const void *user, kin_graph *g, struct ggml_tensor *x, int variant);
+
+// True if a device has ggml's fused attention operator for the heads of all layers that need one, and for this type of the cache.
+bool kin_graphs_have_flash(const kin_hparams *hp, enum ggml_type kv_type, const kin_device *device);

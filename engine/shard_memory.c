@@ -1,5 +1,7 @@
 #include "engine/shard_memory.h"
 
+#include <stdio.h>
+
 #include "engine/border_log.h"
 #include "engine/row_cache.h"
 
@@ -77,4 +79,15 @@ uint64_t kin_shard_fixed_bytes(const kin_model *model, const kin_shard_options *
     if (o->output) inputs += kin_model_stream_end_bytes(model);
     if (kin_shard_reads_ngrams(model, o)) inputs += kin_row_cache_bytes(model->hp.ngram.dim);
     return kin_shard_cpu_kv_bytes(model, o) + kin_shard_buffer_bytes(model, o, false) + OVERHEAD_BYTES + borders + inputs;
+}
+
+uint64_t kin_shard_memory_sum(const kin_shard_memory *m) {
+    return m->weights + m->kv + m->buffers + m->program;
+}
+
+void kin_shard_memory_format(const kin_shard_memory *m, char *text, size_t n) {
+    const double mib = 1 << 20;
+    snprintf(text, n, "%.1f MiB by the formula (weights %.1f, KV cache %.1f, buffers %.1f, the program %.1f), %.1f MiB taken",
+             (double)kin_shard_memory_sum(m) / mib, (double)m->weights / mib, (double)m->kv / mib, (double)m->buffers / mib,
+             (double)m->program / mib, (double)m->occupied / mib);
 }
