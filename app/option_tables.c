@@ -119,6 +119,11 @@ void kin_kv_disk_option_table(uint64_t *size, bool *none, kin_option table[KIN_K
     memcpy(table, options, sizeof options);
 }
 
+void kin_json_option_table(bool *json, kin_option table[KIN_JSON_N_OPTIONS]) {
+    const kin_option options[KIN_JSON_N_OPTIONS] = {{KIN_OPTION_FLAG, "json", 0, json, NULL, "print JSON", 0, 0}, {0}};
+    memcpy(table, options, sizeof options);
+}
+
 kin_option kin_session_timeline_option(kin_session_options *o) {
     return (kin_option){KIN_OPTION_STRING,
                         "timeline",

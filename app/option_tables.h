@@ -22,6 +22,10 @@ void kin_session_option_tables(kin_session_options *o, kin_session_tables *table
 enum { KIN_DRAFT_N_OPTIONS = 3 };
 void kin_draft_option_table(kin_session_options *o, kin_option table[KIN_DRAFT_N_OPTIONS]);
 
+// For commands that have no other option than --json. Includes the end entry.
+enum { KIN_JSON_N_OPTIONS = 2 };
+void kin_json_option_table(bool *json, kin_option table[KIN_JSON_N_OPTIONS]);
+
 // Returns the option of commands that can draw a timeline.
 kin_option kin_session_timeline_option(kin_session_options *o);
 

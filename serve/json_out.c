@@ -19,6 +19,10 @@ json_t *kin_json_text(kin_str text) {
     return json;
 }
 
+json_t *kin_json_string(const char *text) {
+    return kin_json_text((kin_str){text, text ? strlen(text) : 0});
+}
+
 static int put(const char *at, size_t n, void *out) {
     kin_text_put(out, at, n);
     return 0;

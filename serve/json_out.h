@@ -12,6 +12,9 @@
 // out".
 json_t *kin_json_text(kin_str text);
 
+// The same of a C string. NULL: "".
+json_t *kin_json_string(const char *text);
+
 // Appends the JSON on one line, without a newline. Takes over `json`; NULL marks `out` as failed. Numbers have at most 15 digits:
 // a double preserves 15 decimal digits, so 0.1 stays 0.1.
 void kin_json_put(json_t *json, kin_text_buffer *out);

@@ -57,10 +57,6 @@ static void reply_pull(kin_http_exchange *x, int status, json_t *json) {
     kin_text_fini(&text);
 }
 
-static json_t *text_json(const char *text) {
-    return kin_json_text((kin_str){text, strlen(text)});
-}
-
 // Writes a status once.
 static void put_status(pull *p, const char *status) {
     if (!p->x || !p->streams || p->last == status) return;
@@ -83,7 +79,8 @@ static void put_progress(pull *p, const kin_download_progress *progress, const c
 static void put_end(pull *p) {
     if (!p->x) return;
     kin_http_set_data(p->x, NULL);
-    json_t *end = p->rc == 0 ? json_pack("{s:s}", "status", "success") : json_pack("{s:o}", "error", text_json(p->err.text));
+    json_t *end =
+        p->rc == 0 ? json_pack("{s:s}", "status", "success") : json_pack("{s:o}", "error", kin_json_string(p->err.text));
     if (p->streams) {
         if (p->rc == 0) put_status(p, "writing manifest");
         put_line(p->x, end);

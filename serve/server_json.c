@@ -5,12 +5,8 @@
 #include "serve/json_out.h"
 #include "serve/request/settings.h"
 
-static json_t *text_json(const char *text) {
-    return text ? kin_json_text((kin_str){text, strlen(text)}) : json_string("");
-}
-
 static void set_text(json_t *o, const char *name, const char *text) {
-    json_object_set_new(o, name, text_json(text));
+    json_object_set_new(o, name, kin_json_string(text));
 }
 
 static void set_whole(json_t *o, const char *name, int64_t value) {
@@ -49,7 +45,7 @@ static json_t *tags_json(const char *tags) {
 
 json_t *kin_model_json(const kin_model_card *card) {
     json_t *o = json_object(), *aliases = json_array();
-    for (int i = 0; i < card->n_aliases; i++) json_array_append_new(aliases, text_json(card->aliases[i]));
+    for (int i = 0; i < card->n_aliases; i++) json_array_append_new(aliases, kin_json_string(card->aliases[i]));
     set_text(o, "id", card->id);
     json_object_set_new(o, "aliases", aliases);
     json_object_set_new(o, "tags", tags_json(card->tags));

@@ -392,36 +392,54 @@ static void a_ring_of_two_has_the_bits_of_one_machine(void **state) {
     check_ring(OWN_DIR, own_of("deepseek4."));
 }
 
+// A model of this folder, and the logits of all its tokens from one step, with which others are compared.
+typedef struct whole_step {
+    kin_runner runner;
+    float *want, *got; // [n_ids, n_vocab]; got: for other steps
+} whole_step;
+
+static void open_whole_step(whole_step *w, const kin_golden *g) {
+    const size_t n = (size_t)g->n_ids * (size_t)g->n_vocab;
+    kin_runner_options o = kin_runner_options_defaults();
+    char path[1024];
+    kin_err err;
+    w->want = malloc(n * sizeof *w->want);
+    w->got = malloc(n * sizeof *w->got);
+    o.n_ctx = 512;
+    assert_true(w->want && w->got);
+    snprintf(path, sizeof path, "%s/%s.gguf", OWN_DIR, g->name);
+    if (kin_runner_open(&w->runner, path, &o, &err) != 0) fail_msg("%s", err.text);
+    if (kin_head_eval(w->runner.head, 0, 0, g->ids, g->n_ids, w->want, g->n_ids, &err) != 0) fail_msg("%s", err.text);
+}
+
+static void close_whole_step(whole_step *w) {
+    kin_runner_close(&w->runner);
+    free(w->got);
+    free(w->want);
+}
+
 // Compressed rows are in the cells of the tokens that end their blocks: whatever was written behind the position at which a
 // sequence is shortened, or another one begins with its tokens, changes nothing.
 static void compressed_rows_follow_from_the_tokens_alone(void **state) {
     const kin_golden *g = own_of("deepseek4.");
     const size_t n_vocab = (size_t)g->n_vocab;
-    float *want = malloc((size_t)g->n_ids * n_vocab * sizeof *want), *got = malloc((size_t)g->n_ids * n_vocab * sizeof *got);
-    kin_runner_options o = kin_runner_options_defaults();
-    char path[1024];
-    kin_runner r;
+    whole_step w;
     kin_err err;
     (void)state;
-    o.n_ctx = 512;
-    assert_true(want && got);
-    snprintf(path, sizeof path, "%s/%s.gguf", OWN_DIR, g->name);
-    if (kin_runner_open(&r, path, &o, &err) != 0) fail_msg("%s", err.text);
-    if (kin_head_eval(r.head, 0, 0, g->ids, g->n_ids, want, g->n_ids, &err) != 0) fail_msg("%s", err.text);
+    open_whole_step(&w, g);
     for (int n = g->n_ids - 1; n > 120; n -= n % 4 == 0 ? 3 : 2) { // of all remainders, in blocks of 4 and across 128
-        const size_t at = (size_t)n * n_vocab, bytes = (size_t)(g->n_ids - n) * n_vocab * sizeof *got;
+        const size_t at = (size_t)n * n_vocab, bytes = (size_t)(g->n_ids - n) * n_vocab * sizeof *w.got;
         const int32_t others[] = {9, 8, 7, 6, 5};
         // sequence 1 begins with the first n tokens of sequence 0, goes on with others, is shortened, and goes on as sequence 0
-        if (kin_head_change(r.head, (kin_kv_op){1, 0, n}, &err) != 0) fail_msg("%s", err.text);
-        if (kin_head_eval(r.head, 1, n, others, 5, got, 5, &err) != 0) fail_msg("%s", err.text);
-        kin_head_truncate(r.head, 1, n);
-        if (kin_head_eval(r.head, 1, n, g->ids + n, g->n_ids - n, got, g->n_ids - n, &err) != 0) fail_msg("%s", err.text);
-        assert_memory_equal(got, want + at, bytes);
-        kin_head_truncate(r.head, 1, 0);
+        if (kin_head_change(w.runner.head, (kin_kv_op){1, 0, n}, &err) != 0) fail_msg("%s", err.text);
+        if (kin_head_eval(w.runner.head, 1, n, others, 5, w.got, 5, &err) != 0) fail_msg("%s", err.text);
+        kin_head_truncate(w.runner.head, 1, n);
+        if (kin_head_eval(w.runner.head, 1, n, g->ids + n, g->n_ids - n, w.got, g->n_ids - n, &err) != 0)
+            fail_msg("%s", err.text);
+        assert_memory_equal(w.got, w.want + at, bytes);
+        kin_head_truncate(w.runner.head, 1, 0);
     }
-    kin_runner_close(&r);
-    free(got);
-    free(want);
+    close_whole_step(&w);
 }
 
 // The few rows that see a compressed row of 128 tokens are as exact as the others.
@@ -462,40 +480,31 @@ static void rows_behind_128_tokens_are_as_exact_as_the_others(void **state) {
 static void ngram_embeddings_are_of_the_sequence(void **state) {
     const kin_golden *g = own_of("qwen4exp.");
     const size_t n_vocab = (size_t)g->n_vocab;
-    float *want = malloc((size_t)g->n_ids * n_vocab * sizeof *want), *got = malloc((size_t)g->n_ids * n_vocab * sizeof *got);
-    kin_runner_options o = kin_runner_options_defaults();
-    char path[1024];
-    kin_runner r;
+    whole_step w;
     kin_err err;
     (void)state;
-    o.n_ctx = 512;
-    assert_true(want && got);
-    snprintf(path, sizeof path, "%s/%s.gguf", OWN_DIR, g->name);
-    if (kin_runner_open(&r, path, &o, &err) != 0) fail_msg("%s", err.text);
-    if (kin_head_eval(r.head, 0, 0, g->ids, g->n_ids, want, g->n_ids, &err) != 0) fail_msg("%s", err.text);
-    kin_head_truncate(r.head, 0, 0);
+    open_whole_step(&w, g);
+    kin_head_truncate(w.runner.head, 0, 0);
     for (int n = 0; n < g->n_ids; n++) {
         const int32_t drafts[] = {g->ids[n], 9, 211, 7, 6};
-        if (kin_head_eval(r.head, 0, n, drafts, 1 + n % 5, got, 1 + n % 5, &err) != 0) fail_msg("%s", err.text);
-        assert_memory_equal(got, want + (size_t)n * n_vocab, n_vocab * sizeof *got);
-        kin_head_truncate(r.head, 0, n + 1);
+        if (kin_head_eval(w.runner.head, 0, n, drafts, 1 + n % 5, w.got, 1 + n % 5, &err) != 0) fail_msg("%s", err.text);
+        assert_memory_equal(w.got, w.want + (size_t)n * n_vocab, n_vocab * sizeof *w.got);
+        kin_head_truncate(w.runner.head, 0, n + 1);
         if (n != 12) continue;
-        if (kin_head_change(r.head, (kin_kv_op){1, 0, n + 1}, &err) != 0) fail_msg("%s", err.text);
+        if (kin_head_change(w.runner.head, (kin_kv_op){1, 0, n + 1}, &err) != 0) fail_msg("%s", err.text);
         const int n_left = g->n_ids - n - 1;
-        if (kin_head_eval(r.head, 1, n + 1, g->ids + n + 1, n_left, got, n_left, &err) != 0) fail_msg("%s", err.text);
-        assert_memory_equal(got, want + (size_t)(n + 1) * n_vocab, (size_t)n_left * n_vocab * sizeof *got);
+        if (kin_head_eval(w.runner.head, 1, n + 1, g->ids + n + 1, n_left, w.got, n_left, &err) != 0) fail_msg("%s", err.text);
+        assert_memory_equal(w.got, w.want + (size_t)(n + 1) * n_vocab, (size_t)n_left * n_vocab * sizeof *w.got);
     }
-    for (int seq = 0; seq < 2; seq++) kin_head_truncate(r.head, seq, 0);
+    for (int seq = 0; seq < 2; seq++) kin_head_truncate(w.runner.head, seq, 0);
     for (int at = 0; at < g->n_ids; at += 11) { // in turns, by more than a log holds
         const int n = g->n_ids - at < 11 ? g->n_ids - at : 11;
         for (int seq = 0; seq < 3; seq++) {
-            if (kin_head_eval(r.head, seq, at, g->ids + at, n, got, n, &err) != 0) fail_msg("%s", err.text);
-            assert_memory_equal(got, want + (size_t)at * n_vocab, (size_t)n * n_vocab * sizeof *got);
+            if (kin_head_eval(w.runner.head, seq, at, g->ids + at, n, w.got, n, &err) != 0) fail_msg("%s", err.text);
+            assert_memory_equal(w.got, w.want + (size_t)at * n_vocab, (size_t)n * n_vocab * sizeof *w.got);
         }
     }
-    kin_runner_close(&r);
-    free(got);
-    free(want);
+    close_whole_step(&w);
 }
 
 static void check_facts(const char *dir, const kin_golden *g) {

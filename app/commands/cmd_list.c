@@ -7,7 +7,7 @@
 
 #include "app/app.h"
 #include "app/model_source.h"
-#include "app/options.h"
+#include "app/option_tables.h"
 #include "app/terminal/table.h"
 #include "base/units.h"
 #include "pure/text/escape.h"
@@ -22,24 +22,12 @@ static void format_day(int64_t s, char *to, size_t n) {
 
 // ---- kin list
 
-static void fill_list_table(bool *json, kin_option table[N_LIST_OPTIONS]) {
-    const kin_option own[N_LIST_OPTIONS] = {
-        {KIN_OPTION_FLAG, "json", 0, json, NULL, "print JSON", 0, 0},
-        {0},
-    };
-    memcpy(table, own, sizeof own);
-}
-
-static json_t *text_json(const char *text) {
-    return kin_json_text((kin_str){text, strlen(text)});
-}
-
 static void print_records_json(const kin_model_record *records, int n) {
     json_t *list = json_array();
     for (int i = 0; i < n; i++) {
         const kin_model_record *r = &records[i];
-        json_array_append_new(list, json_pack("{s:o, s:o, s:o, s:s, s:I, s:I, s:I}", "name", text_json(r->source), "path",
-                                              text_json(r->path), "quantization", text_json(r->quant), "sha256",
+        json_array_append_new(list, json_pack("{s:o, s:o, s:o, s:s, s:I, s:I, s:I}", "name", kin_json_string(r->source), "path",
+                                              kin_json_string(r->path), "quantization", kin_json_string(r->quant), "sha256",
                                               r->n_parts == 1 ? r->sha256 : "", "bytes", (json_int_t)r->bytes, "fetched",
                                               (json_int_t)r->fetched_s, "used", (json_int_t)r->used_s));
     }
@@ -86,18 +74,18 @@ static int list(bool json, kin_err *err) {
 }
 
 static int command_list(int argc, char **argv) {
-    kin_option table[N_LIST_OPTIONS];
+    kin_option table[KIN_JSON_N_OPTIONS];
     kin_err err;
     bool json = false;
-    fill_list_table(&json, table);
+    kin_json_option_table(&json, table);
     if (kin_options_parse((kin_option_tables){table}, argc, argv, NULL, &err) != 0) return kin_app_usage("list", &err);
     return list(json, &err) == 0 ? KIN_EXIT_OK : kin_app_fail(&err);
 }
 
 static void with_list_options(void (*use)(kin_option_tables tables, void *user), void *user) {
-    kin_option table[N_LIST_OPTIONS];
+    kin_option table[KIN_JSON_N_OPTIONS];
     bool json = false;
-    fill_list_table(&json, table);
+    kin_json_option_table(&json, table);
     use((kin_option_tables){table}, user);
 }
 

@@ -5,30 +5,17 @@
 #include <string.h>
 
 #include "app/app.h"
+#include "app/option_tables.h"
 #include "app/terminal/table.h"
 #include "base/units.h"
 #include "cluster/model_files.h"
 #include "pure/text/escape.h"
 #include "serve/json_out.h"
 
-enum { N_MODELS_OPTIONS = 2 };
-
-static void fill_models_table(bool *json, kin_option table[N_MODELS_OPTIONS]) {
-    const kin_option own[N_MODELS_OPTIONS] = {
-        {KIN_OPTION_FLAG, "json", 0, json, NULL, "print JSON", 0, 0},
-        {0},
-    };
-    memcpy(table, own, sizeof own);
-}
-
-static json_t *text_json(const char *text) {
-    return kin_json_text((kin_str){text, strlen(text)});
-}
-
 static json_t *file_json(const kin_model_file *f) {
-    json_t *o = json_pack("{s:o, s:o}", "name", text_json(f->name), "path", text_json(f->path));
+    json_t *o = json_pack("{s:o, s:o}", "name", kin_json_string(f->name), "path", kin_json_string(f->path));
     if (!f->is_usable) {
-        json_object_set_new(o, "error", text_json(f->why.text));
+        json_object_set_new(o, "error", kin_json_string(f->why.text));
         return o;
     }
     json_object_update_new(o, json_pack("{s:s, s:s, s:I, s:I, s:i, s:i, s:i, s:i}", "family", f->family, "type", f->type, "bytes",
@@ -86,13 +73,13 @@ static void print_models_text(const kin_model_file *files, int n, const char *di
 }
 
 static int command_models(int argc, char **argv) {
-    kin_option table[N_MODELS_OPTIONS];
+    kin_option table[KIN_JSON_N_OPTIONS];
     kin_model_file *files;
     kin_err err;
     bool json = false;
     const char *dir = NULL;
     int n;
-    fill_models_table(&json, table);
+    kin_json_option_table(&json, table);
     if (kin_options_parse((kin_option_tables){table}, argc, argv, &dir, &err) != 0) return kin_app_usage("models", &err);
     if (!dir) dir = ".";
     if (kin_model_files_find(&files, &n, dir, &err) != 0) return kin_app_fail(&err);
@@ -105,9 +92,9 @@ static int command_models(int argc, char **argv) {
 }
 
 static void with_models_options(void (*use)(kin_option_tables tables, void *user), void *user) {
-    kin_option table[N_MODELS_OPTIONS];
+    kin_option table[KIN_JSON_N_OPTIONS];
     bool json = false;
-    fill_models_table(&json, table);
+    kin_json_option_table(&json, table);
     use((kin_option_tables){table}, user);
 }
 
