@@ -11,6 +11,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "pure/chat/reply_parser.h"
 #include "serve/prompt.h"
 #include "testkit/gguf_write.h"
 #include "testkit/small_vocab.h"

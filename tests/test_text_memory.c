@@ -14,6 +14,7 @@
 #include <string.h>
 
 #include "pure/chat/reply_grammar.h"
+#include "pure/chat/reply_parser.h"
 #include "pure/chat/stop_words.h"
 #include "pure/grammar/grammar_compile.h"
 #include "pure/grammar/schema.h"

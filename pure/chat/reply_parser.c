@@ -1,97 +1,10 @@
-#include "pure/chat/reply_parser_impl.h"
+#include "pure/chat/reply_parser.h"
 
 #include <stdlib.h>
 #include <string.h>
 
-#include "pure/text/grow.h"
-
-// ---- events
-
-static kin_reply_event *add_event(kin_reply_parser *p, kin_reply_kind kind) {
-    uint64_t n = (uint64_t)p->n_events + 1;
-    if (kin_grow((void **)&p->events, &p->cap_events, n, INT32_MAX, sizeof *p->events) != 0 ||
-        kin_grow((void **)&p->marks, &p->cap_marks, n, INT32_MAX, sizeof *p->marks) != 0) {
-        p->failed = true;
-        return NULL;
-    }
-    p->marks[p->n_events] = (kin_reply_mark){p->out.len, p->out.len, p->out.len};
-    p->events[p->n_events] = (kin_reply_event){.kind = kind, .tool = p->n_calls - 1};
-    return &p->events[p->n_events++];
-}
-
-void kin_reply_emit(kin_reply_parser *p, kin_reply_kind kind, const char *at, size_t len) {
-    bool has_text = kind == KIN_REPLY_TEXT || kind == KIN_REPLY_REASONING || kind == KIN_REPLY_TOOL_ARGUMENTS;
-    kin_reply_event *last = p->n_events > 0 ? &p->events[p->n_events - 1] : NULL;
-    if (has_text && len == 0) return;
-    if (!last || last->kind != kind || !has_text) last = add_event(p, kind);
-    if (!last) return;
-    last->text.len += len;
-    if (len > 0) kin_text_put(&p->out, at, len);
-}
-
-void kin_reply_emit_begin(kin_reply_parser *p, kin_str name, kin_str id) {
-    p->n_calls++;
-    kin_reply_event *event = add_event(p, KIN_REPLY_TOOL_BEGIN);
-    if (!event) return;
-    event->name.len = name.len;
-    event->id.len = id.len;
-    p->marks[p->n_events - 1].id += name.len;
-    kin_text_put(&p->out, name.at, name.len);
-    kin_text_put(&p->out, id.at, id.len);
-}
-
-static void begin_events(kin_reply_parser *p) {
-    p->n_events = 0;
-    p->out.len = 0;
-}
-
-static int end_events(kin_reply_parser *p, const kin_reply_event **events, int *n) {
-    if (p->out.failed || p->held.failed) p->failed = true;
-    *events = p->events;
-    *n = p->failed ? 0 : (int)p->n_events;
-    const char *bytes = p->out.at ? p->out.at : "";
-    for (int i = 0; i < *n; i++) {
-        p->events[i].text.at = bytes + p->marks[i].text;
-        p->events[i].name.at = bytes + p->marks[i].name;
-        p->events[i].id.at = bytes + p->marks[i].id;
-    }
-    return p->failed ? KIN_FAIL : 0;
-}
-
-// ---- held bytes
-
-bool kin_reply_hold(kin_reply_parser *p, char c) {
-    kin_text_put(&p->held, &c, 1);
-    if (p->held.failed) p->failed = true;
-    return !p->failed;
-}
-
-void kin_reply_forget(kin_reply_parser *p) {
-    p->held.len = p->n_space = p->n_given = 0;
-}
-
-static kin_reply_kind kind_of_text(const kin_reply_parser *p) {
-    bool is_reasoning = p->state == KIN_REPLY_IN_REASONING && !p->options.reasoning_in_text;
-    return is_reasoning ? KIN_REPLY_REASONING : KIN_REPLY_TEXT;
-}
-
-// True if a call that turns out to be none is the mark of text: Functionary's >>>all begins like a call.
-static bool is_text_mark(const kin_reply_parser *p) {
-    const char *mark = p->format->text_begin;
-    return p->state >= KIN_REPLY_AFTER_MARK && mark[0] &&
-           kin_chat_mark_match(mark, (kin_str){p->held.at, p->held.len}) == KIN_MARK_EQUAL;
-}
-
-void kin_reply_release(kin_reply_parser *p) {
-    size_t begin = is_text_mark(p) ? p->held.len : p->n_given;
-    if (p->state != KIN_REPLY_IN_REASONING) {
-        p->state = KIN_REPLY_IN_TEXT;
-        p->at_beginning = p->in_list = false;
-    }
-    p->drops_space = false;
-    if (p->held.len > begin) kin_reply_emit(p, kind_of_text(p), p->held.at + begin, p->held.len - begin);
-    kin_reply_forget(p);
-}
+#include "pure/chat/reply_parser_call.h"
+#include "pure/chat/reply_parser_channels.h"
 
 // ---- marks
 
@@ -165,12 +78,6 @@ static bool find_mark(const kin_reply_parser *p, kin_str text, mark *out, bool *
     return is_found;
 }
 
-void kin_reply_pass_reasoning_mark(kin_reply_parser *p) {
-    if (p->options.reasoning_in_text) kin_reply_emit(p, KIN_REPLY_TEXT, p->held.at, p->held.len);
-    p->drops_space = !p->options.reasoning_in_text;
-    kin_reply_forget(p);
-}
-
 static void enter_mark(kin_reply_parser *p, mark_kind kind) {
     switch (kind) {
     case THINK:
@@ -204,7 +111,7 @@ static void enter_mark(kin_reply_parser *p, mark_kind kind) {
 static bool step_space(kin_reply_parser *p, char c) {
     if (p->drops_space) return true;
     if (p->held.len == KIN_REPLY_MAX_SPACE) {
-        kin_reply_emit(p, kind_of_text(p), p->held.at, p->held.len);
+        kin_reply_emit(p, kin_reply_kind_of_text(p), p->held.at, p->held.len);
         kin_reply_forget(p);
     }
     if (kin_reply_hold(p, c)) p->n_space = p->held.len;
@@ -304,7 +211,7 @@ void kin_reply_parser_free(kin_reply_parser *p) {
 
 int kin_reply_parser_push(kin_reply_parser *p, const char *at, size_t len, const kin_reply_event **events, int *n) {
     kin_assert(!p->flushed);
-    begin_events(p);
+    kin_reply_begin_events(p);
     for (size_t i = 0; i < len && !p->failed;) {
         if (is_plain(p)) {
             kin_reply_emit(p, KIN_REPLY_TEXT, at + i, len - i);
@@ -315,7 +222,7 @@ int kin_reply_parser_push(kin_reply_parser *p, const char *at, size_t len, const
         else
             i += p->state < KIN_REPLY_AFTER_MARK ? step_text(p, at[i]) : kin_reply_step_call(p, at[i]);
     }
-    return end_events(p, events, n);
+    return kin_reply_end_events(p, events, n);
 }
 
 static bool is_of_call(mark_kind kind) {
@@ -352,9 +259,9 @@ static bool is_begun_call(const kin_reply_parser *p) {
 
 int kin_reply_parser_flush(kin_reply_parser *p, bool is_cut, const kin_reply_event **events, int *n) {
     bool is_space = p->held.len == p->n_space;
-    begin_events(p);
+    kin_reply_begin_events(p);
     p->flushed = true;
-    if (is_cut && !is_space && is_begun_call(p)) return end_events(p, events, n);
+    if (is_cut && !is_space && is_begun_call(p)) return kin_reply_end_events(p, events, n);
     switch (p->state) {
     case KIN_REPLY_IN_REASONING:
         if (!is_space || p->options.reasoning_in_text) kin_reply_release(p);
@@ -375,5 +282,5 @@ int kin_reply_parser_flush(kin_reply_parser *p, bool is_cut, const kin_reply_eve
         break;
     default: kin_reply_release(p);
     }
-    return end_events(p, events, n);
+    return kin_reply_end_events(p, events, n);
 }

@@ -1,60 +1,13 @@
-// Tool calls: from the mark that begins a call to its end. The whole call is held until it is certain to be one.
+#include "pure/chat/reply_parser_call.h"
+
 #include <string.h>
 
-#include "pure/chat/reply_parser_impl.h"
+#include "pure/chat/reply_parser_values.h"
 
 enum { KEY_NONE, KEY_NAME, KEY_ARGUMENTS, KEY_OTHER }; // keys of a call that is an object
 
 static bool is_offered(const kin_reply_parser *p, kin_str name) {
     return kin_string_table_find(&p->names, name.at, name.len) >= 0;
-}
-
-bool kin_reply_is_no_call(kin_reply_parser *p) {
-    kin_reply_release(p);
-    return false;
-}
-
-bool kin_reply_hold_in_call(kin_reply_parser *p, char c) {
-    if (!kin_reply_hold(p, c)) return false;
-    if (p->held.len < KIN_REPLY_MAX_HELD) return true;
-    kin_reply_release(p);
-    return false;
-}
-
-static bool is_digit(char c) {
-    return c >= '0' && c <= '9';
-}
-
-int64_t kin_reply_find_tool(const kin_reply_parser *p, kin_str text) {
-    static const char prefix[] = "functions.";
-    enum { N_PREFIX = sizeof prefix - 1 };
-    int64_t tool = kin_string_table_find(&p->names, text.at, text.len);
-    size_t n = text.len;
-    if (tool >= 0) return tool;
-    while (n > 0 && is_digit(text.at[n - 1])) n--;
-    if (n > 0 && n < text.len && text.at[n - 1] == ':') text.len = n - 1;
-    if (text.len > N_PREFIX && memcmp(text.at, prefix, N_PREFIX) == 0) text = (kin_str){text.at + N_PREFIX, text.len - N_PREFIX};
-    return kin_string_table_find(&p->names, text.at, text.len);
-}
-
-// ---- begin and end
-
-static void begin_named(kin_reply_parser *p, kin_str name, kin_str id, kin_reply_state state) {
-    kin_reply_emit_begin(p, name, id);
-    kin_reply_forget(p);
-    p->list_has_calls = true;
-    p->state = state;
-}
-
-void kin_reply_begin_call(kin_reply_parser *p, int64_t tool, kin_str id, kin_reply_state state) {
-    begin_named(p, p->options.tools[tool].name, id, state);
-}
-
-void kin_reply_leave_call(kin_reply_parser *p) {
-    kin_reply_forget(p);
-    p->state = p->in_list ? KIN_REPLY_IN_LIST : KIN_REPLY_AFTER_CALL;
-    p->at_beginning = false;
-    p->drops_space = true;
 }
 
 // ---- a call as an object: {"name": ..., "arguments": {...}}, in any order; other members are allowed
@@ -142,7 +95,7 @@ static bool read_whole_call(kin_reply_parser *p, const kin_json *call) {
     }
     bool ok = may_be_arguments(arguments);
     if (ok) {
-        begin_named(p, is_keyed ? first->key : name->text, (kin_str){"", 0}, KIN_REPLY_IN_ARGUMENTS);
+        kin_reply_begin_named(p, is_keyed ? first->key : name->text, (kin_str){"", 0}, KIN_REPLY_IN_ARGUMENTS);
         emit_value(p, json, arguments);
         kin_reply_emit(p, KIN_REPLY_TOOL_END, NULL, 0);
         kin_reply_leave_call(p);
@@ -166,7 +119,7 @@ static bool step_object(kin_reply_parser *p, char c) {
     kin_json_scan before = p->scan;
     if (!kin_json_scan_push(&p->scan, c)) return kin_reply_is_no_call(p);
     if (before.depth == 1 && before.expected == KIN_JSON_AT_VALUE && c == '{' && p->key == KEY_ARGUMENTS && p->has_name) {
-        begin_named(p, kin_reply_held(p, p->name), (kin_str){"", 0}, KIN_REPLY_IN_ARGUMENTS);
+        kin_reply_begin_named(p, kin_reply_held(p, p->name), (kin_str){"", 0}, KIN_REPLY_IN_ARGUMENTS);
         kin_reply_emit(p, KIN_REPLY_TOOL_ARGUMENTS, &c, 1);
         return true;
     }
@@ -255,17 +208,6 @@ static bool step_list(kin_reply_parser *p, char c) {
     return true;
 }
 
-int kin_reply_read_label(const kin_reply_parser *p, const char *const *marks, int n, bool *may_follow) {
-    kin_str text = {p->held.at + p->label.begin, p->held.len - p->label.begin};
-    *may_follow = false;
-    for (int i = 0; i < n; i++) {
-        kin_mark_match match = marks[i][0] ? kin_chat_mark_match(marks[i], text) : KIN_MARK_DIFFERS;
-        if (match == KIN_MARK_EQUAL) return i;
-        *may_follow |= match == KIN_MARK_PREFIX;
-    }
-    return -1;
-}
-
 static void enter_label(kin_reply_parser *p, int mark) {
     bool is_call_begin = p->place == KIN_REPLY_AT_CALL && mark == 0, is_id = p->place == KIN_REPLY_AT_ARGUMENTS && mark == 0;
     if (p->place >= KIN_REPLY_AT_PARAMETER) {
@@ -326,12 +268,6 @@ static bool step_word(kin_reply_parser *p, char c, kin_reply_range *word) {
     if (word->end - word->begin > KIN_REPLY_MAX_NAME) return kin_reply_is_no_call(p);
     kin_reply_hold_in_call(p, c);
     return true;
-}
-
-void kin_reply_begin_json(kin_reply_parser *p, int64_t tool, kin_str id) {
-    p->scan = (kin_json_scan){0};
-    p->bare = true;
-    kin_reply_begin_call(p, tool, id, KIN_REPLY_IN_ARGUMENTS);
 }
 
 static bool step_after_name(kin_reply_parser *p, char c) {

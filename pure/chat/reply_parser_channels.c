@@ -6,9 +6,9 @@
 //   <|channel|>final<|message|>TEXT<|return|>
 //
 // A message to another recipient is text with its header. Text on the channel "commentary" is part of the answer.
-#include <string.h>
+#include "pure/chat/reply_parser_channels.h"
 
-#include "pure/chat/reply_parser_impl.h"
+#include <string.h>
 
 enum { MAX_HEADER = 1024 };
 

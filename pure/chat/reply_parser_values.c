@@ -1,7 +1,7 @@
-// Arguments of a call that are not written as JSON: each parameter between marks of its own, or the whole call as in Python.
+#include "pure/chat/reply_parser_values.h"
+
 #include <string.h>
 
-#include "pure/chat/reply_parser_impl.h"
 #include "pure/grammar/parameter.h"
 
 static void emit_text(kin_reply_parser *p, const char *json) {

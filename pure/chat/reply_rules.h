@@ -1,7 +1,7 @@
 // What a reply may be: reasoning, tools, text. Plain data, from which reply_grammar.h makes a grammar.
 #pragma once
 
-#include "pure/chat/reply_parser.h"
+#include "pure/chat/reply.h"
 #include "pure/grammar/grammar.h"
 #include "pure/text/text_buffer.h"
 

@@ -6,6 +6,7 @@
 
 #include "base/rng.h"
 #include "pure/chat/reply_grammar.h"
+#include "pure/chat/reply_parser.h"
 #include "pure/grammar/matcher.h"
 #include "pure/text/utf8.h"
 

@@ -1,9 +1,12 @@
-// Internals of the reply parser: reply_parser.c handles text, reasoning and marks, reply_parser_call.c the calls,
-// reply_parser_values.c arguments that are not JSON, reply_parser_channels.c the headers of messages.
+// The state of a reply that is being split: held bytes, events, and the place within a call. Shared by the parser's modules:
+// reply_parser.c handles text, reasoning and marks, above reply_parser_call.c (calls), reply_parser_values.c (arguments that are
+// not JSON) and reply_parser_channels.c (the headers of messages).
+//
+// Owner and thread: the parser's. Running out of memory is noted in `failed`.
 #pragma once
 
 #include "pure/chat/loose.h"
-#include "pure/chat/reply_parser.h"
+#include "pure/chat/reply.h"
 #include "pure/text/json.h"
 #include "pure/text/json_scan.h"
 #include "pure/text/string_table.h"
@@ -47,7 +50,7 @@ typedef struct kin_reply_range { // bytes of `held`
     size_t begin, end;
 } kin_reply_range;
 
-struct kin_reply_parser {
+typedef struct kin_reply_parser {
     kin_reply_options options;
     const kin_chat_format *format;
     bool has_calls;         // the format has calls, and there are tools
@@ -83,55 +86,41 @@ struct kin_reply_parser {
     kin_reply_event *events;
     kin_reply_mark *marks;
     uint32_t n_events, cap_events, cap_marks;
-};
+} kin_reply_parser;
 
-// ---- reply_parser.c
+static inline kin_str kin_reply_held(const kin_reply_parser *p, kin_reply_range range) {
+    return (kin_str){p->held.at + range.begin, range.end - range.begin};
+}
 
+// Begin and end the events of one push; end returns KIN_FAIL if memory has run out.
+void kin_reply_begin_events(kin_reply_parser *p);
+int kin_reply_end_events(kin_reply_parser *p, const kin_reply_event **events, int *n);
 void kin_reply_emit(kin_reply_parser *p, kin_reply_kind kind, const char *at, size_t len);
 void kin_reply_emit_begin(kin_reply_parser *p, kin_str name, kin_str id);
+
 bool kin_reply_hold(kin_reply_parser *p, char c); // returns false if memory runs out
 void kin_reply_forget(kin_reply_parser *p);       // discards the held bytes
+// Returns the kind of event for text at this place.
+kin_reply_kind kin_reply_kind_of_text(const kin_reply_parser *p);
 
 // Emits the held bytes as text; what follows is text too.
 void kin_reply_release(kin_reply_parser *p);
 // Emits the held mark of reasoning if it is part of the text, and forgets it.
 void kin_reply_pass_reasoning_mark(kin_reply_parser *p);
 
-// ---- reply_parser_call.c
+// ---- within a call
 
-// Consumes one byte, in the states from AFTER_MARK on. Returns false if the byte was not consumed but the state changed.
-bool kin_reply_step_call(kin_reply_parser *p, char c);
-
-// Begin a call that is a JSON object, or a list, whose first byte is held; a call whose name begins with the next byte.
-void kin_reply_begin_object(kin_reply_parser *p);
-void kin_reply_begin_list(kin_reply_parser *p);
-void kin_reply_begin_name(kin_reply_parser *p);
-
-static inline kin_str kin_reply_held(const kin_reply_parser *p, kin_reply_range range) {
-    return (kin_str){p->held.at + range.begin, range.end - range.begin};
-}
 // The current byte cannot be part of a call: releases the held bytes as text. The byte is not consumed.
 bool kin_reply_is_no_call(kin_reply_parser *p);
 // Holds the byte. Returns false if it exceeds the size limit of a call.
 bool kin_reply_hold_in_call(kin_reply_parser *p, char c);
 // Returns the number of the tool that the text names, as it is or as the id functions.NAME:0; -1: none.
 int64_t kin_reply_find_tool(const kin_reply_parser *p, kin_str text);
+// Begins a call: emits its name and id, which may be held, and forgets the held bytes.
+void kin_reply_begin_named(kin_reply_parser *p, kin_str name, kin_str id, kin_reply_state state);
 void kin_reply_begin_call(kin_reply_parser *p, int64_t tool, kin_str id, kin_reply_state state);
 void kin_reply_begin_json(kin_reply_parser *p, int64_t tool, kin_str id); // the arguments' '{' comes next
 void kin_reply_leave_call(kin_reply_parser *p);
 // Compares the bytes from label.begin on with the marks [n]; empty ones never match. Returns the first that equals them, or -1;
 // then *may_follow: they are the beginning of one.
 int kin_reply_read_label(const kin_reply_parser *p, const char *const *marks, int n, bool *may_follow);
-
-// ---- reply_parser_values.c
-
-// Begin the arguments: parameters between their own marks; values in the format's own syntax, whose first bracket is held.
-void kin_reply_begin_parameters(kin_reply_parser *p, int64_t tool);
-void kin_reply_begin_loose(kin_reply_parser *p, int64_t tool);
-bool kin_reply_step_values(kin_reply_parser *p, char c);
-// Handles the mark that was read in one of the places from AT_PARAMETER on.
-void kin_reply_enter_parameter_mark(kin_reply_parser *p, int mark);
-
-// ---- reply_parser_channels.c
-
-bool kin_reply_step_header(kin_reply_parser *p, char c);
