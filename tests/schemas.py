@@ -16,6 +16,8 @@ PATTERNS = ["^[a-z]+$", "^\\d{3}-\\d{4}$", "^(foo|bar)?$", "[0-9]", "^a.b$", "^[
             "^\\S+$", "^[\\u00e0-\\u00ff]$", "^[A-F0-9]{2}(:[A-F0-9]{2}){1,7}$", "^\"\\\\$", "^$", "^[\\s]?z", "^[+-]?\\d+(\\.\\d+)?$"]
 AHEAD = ["^(?=.*[A-Z])(?=.*\\d).{2,9}$", "^(?!ab)[a-z]{1,5}$", "^(?!.*xx)[a-z ]*$", "(?=\\d{2})\\d", "^(?:a(?!c)|b)+[abc]?$", "^(?![^a]*b$).{1,4}$",
          "^(?!.*\\W\\W)\\S+$", "^(?=[^\\d]+$)\\w*$"]
+BESIDE_FORMAT = ["^20", "[02468]", "^[^a-f]+$", "Z$", "^(?!.*T00)", "^\\d{4}-(0[13-9]|1[0-2])-", "^(?=.*7).*\\d$", "-4[0-9a-f]{3}-", "0{2}",
+                 "^[0-9:.]+(Z|[+-]\\d\\d:00)$", "^(10|192\\.168)\\."]
 FORMATS = ["date", "time", "date-time", "uuid", "ipv4", "color"]
 
 
@@ -57,7 +59,7 @@ class Maker:
 
     def string(self):
         schema = {"type": "string"}
-        kind = self.rng.randrange(7)
+        kind = self.rng.randrange(8)
         if kind == 0:
             schema["pattern"] = self.pick(*PATTERNS)
         elif kind == 5:
@@ -69,6 +71,13 @@ class Maker:
                 schema["minLength"] = self.pick(1, 3)
             if self.chance(0.4):
                 schema["allOf"] = [{"pattern": self.pick(*PATTERNS, *AHEAD)}]
+        elif kind == 7:
+            schema["format"] = self.pick(*FORMATS)
+            schema["pattern"] = self.pick(*BESIDE_FORMAT, self.pick(*PATTERNS, *AHEAD))
+            if self.chance(0.3):
+                schema["allOf"] = [{"pattern": self.pick(*BESIDE_FORMAT)}]
+            if self.chance(0.3):
+                schema[self.pick("minLength", "maxLength")] = self.pick(9, 10, 20, 36)
         elif kind == 1:
             schema["format"] = self.pick(*FORMATS)
         elif kind == 2:
@@ -190,7 +199,7 @@ def check(schemas, documents):
         print("no python3-jsonschema")
         return 77
     validator_of = jsonschema.Draft202012Validator
-    n = n_documents = n_endless = n_formats = n_invalid = 0
+    n = n_documents = n_endless = n_invalid = 0
     refused = {}
     for schema, document in zip(open(schemas), open(documents, encoding="utf-8", errors="replace")):
         n += 1
@@ -207,17 +216,13 @@ def check(schemas, documents):
                 raise ValueError(document)
             validator_of(json.loads(schema), format_checker=validator_of.FORMAT_CHECKER).validate(json.loads(document[1:]))
         except Exception as error:  # any error: the document is not what the schema asked for
-            if document[0] == "+" and "pattern" in schema and validator_of(json.loads(schema)).is_valid(json.loads(document[1:])):
-                n_formats += 1  # a format beside a pattern is an annotation for kin
-                continue
             n_invalid += 1
             if n_invalid <= 5:
                 print("INVALID: %s\n  schema:   %s  document: %s" % (str(error).split("\n")[0][:200], schema, document[:300]))
     for why, count in sorted(refused.items(), key=lambda pair: -pair[1])[:8]:
         print("  %5d refused: %s" % (count, why))
-    print("%d schemas, %d documents, %d without an end, %d whose format was ignored beside a pattern, %d invalid" %
-          (n, n_documents, n_endless, n_formats, n_invalid))
-    return 1 if n_invalid or n_formats > n // 1000 or n_documents < n // 2 else 0
+    print("%d schemas, %d documents, %d without an end, %d invalid" % (n, n_documents, n_endless, n_invalid))
+    return 1 if n_invalid or n_documents < n // 2 else 0
 
 
 if __name__ == "__main__":

@@ -427,12 +427,39 @@ static void an_alternative_that_nothing_is_valid_for_is_dropped(void **state) {
     assert_no_fit(never, "{'a':1}");
 }
 
-static void a_format_beside_a_pattern_is_an_annotation(void **state) {
+#define ZOD_DATE                                                                                                                 \
+    "(?:(?:\\\\d\\\\d[2468][048]|\\\\d\\\\d[13579][26]|\\\\d\\\\d0[48]|[02468][048]00|[13579][26]00)-02-29|\\\\d{4}-(?:(?:0["    \
+    "13578]|1[02])-(?:0["                                                                                                        \
+    "1-9]|[12]\\\\d|3[01])|(?:0[469]|11)-(?:0[1-9]|[12]\\\\d|30)|(?:02)-(?:0[1-9]|1\\\\d|2[0-8])))"
+
+static void a_format_and_patterns_hold_together(void **state) {
     (void)state;
-    const char *v4 = "{'type':'string','format':'uuid','pattern':'^[0-9a-f]{8}-4$'}";
-    assert_fit(v4, "'01234567-4'");
-    assert_no_fit(v4, "'01234567-0123-4123-8123-0123456789ab'");
-    assert_fit("{'allOf':[{'format':'date'},{'pattern':'^a$'}],'type':'string'}", "'a'");
+    const char *v4 = "{'type':'string','format':'uuid','pattern':'^[0-9a-f-]+$','allOf':[{'pattern':'^.{14}4'}]}";
+    assert_fit(v4, "'01234567-0123-4123-8123-0123456789ab'");
+    assert_no_fit(v4, "'01234567-4'", "'01234567-0123-1123-8123-0123456789ab'", "'01234567-0123-4123-8123-0123456789AB'");
+    const char *start = "{'type':'string','format':'date','pattern':'^20(?!00)','maxLength':10}";
+    assert_fit(start, "'2024-02-28'", "'2099-12-31'");
+    assert_no_fit(start, "'2024-02-30'", "'2000-12-31'", "'1999-12-31'", "'2024'");
+    // As the library zod writes them: of its date the 29th of February is left out.
+    const char *time = "{'type':'string','format':'date-time','pattern':'^" ZOD_DATE "T(?:(?:[01]\\\\d|2[0-3]):[0-5]\\\\d"
+                       "(?::[0-5]\\\\d(?:\\\\.\\\\d+)?)?(?:Z))$'}";
+    assert_fit(time, "'2024-02-28T23:59:59Z'", "'2024-12-31T00:00:00.123Z'");
+    assert_no_fit(time, "'2024-02-28T23:59Z'", "'2024-02-28T23:59:59+01:00'", "'2024-02-30T23:59:59Z'");
+    const char *either = "{'anyOf':[{'type':'string','format':'date','pattern':'^a$'},{'type':'null'}]}";
+    assert_fit(either, "null");
+    assert_no_fit(either, "'a'", "'2024-02-28'");
+    assert_refused("{'allOf':[{'format':'date'},{'pattern':'^a$'}],'type':'string'}", "matches no text");
+    // Its times have no offset, so they are no `time`, and are meant.
+    const char *local =
+        "{'type':'string','format':'time','pattern':'^(?:[01]\\\\d|2[0-3]):[0-5]\\\\d(?::[0-5]\\\\d(?:\\\\.\\\\d+)?)?$'}";
+    assert_fit(local, "'23:59'", "'23:59:59.5'");
+    assert_no_fit(local, "'23:59Z'", "'24:00'");
+    assert_fit("{'type':'string','format':'date-time','pattern':'^[0-9-]+T[0-9:]{5}Z$'}", "'2024-02-28T23:59Z'");
+    assert_refused("{'type':'string','format':'time','pattern':'^[a-z]+$'}", "matches no text");
+    assert_refused("{'type':'string','format':'time','pattern':'^[^x]{5}$'}", "matches no text");
+    assert_refused("{'type':'string','format':'time','pattern':'^[0-9:Z]+$','maxLength':5}", "matches no text");
+    // The format keeps the automaton small: the pattern alone has 2^40 states.
+    assert_fit("{'type':'string','pattern':'2.{40}$|2.{9}$','format':'date'}", "'2024-02-28'");
 }
 
 static void names_of_properties_may_be_listed_or_have_a_pattern(void **state) {
@@ -675,6 +702,11 @@ static void what_says_nothing_is_named(void **state) {
         {"{'$ref':'#/nowhere','not':{'type':'null'}}", "#/not ("},
         {"{'type':'string','pattern':'a.{40}$','maxLength':400}", "#/pattern (too complex"},
         {"{'type':'string','pattern':'^a+$','maxLength':4}", ""},
+        {"{'type':'string','format':'uuid','pattern':'^[0-9a-f-]+$'}", ""},
+        {"{'type':'string','format':'time','pattern':'^[0-9:]{5}$'}", ""},
+        {"{'type':'string','format':'time','pattern':'^[0-9:x]{5}$'}", "#/format (no text has the format and matches the other"},
+        {"{'type':'string','allOf':[{'pattern':'(?<=a)b'},{'pattern':'^a$'}]}", "#/allOf/0/pattern (the pattern '(?<=a)b'"},
+        {"{'type':'string','format':'date','pattern':'(?<=a)b'}", "#/pattern (the pattern '(?<=a)b'"},
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         char *schema = quoted(cases[i][0]);
@@ -683,7 +715,7 @@ static void what_says_nothing_is_named(void **state) {
         kin_err err = {""};
         kin_schema_to_gbnf(str(schema), &relaxed, &gbnf, &err);
         assert_string_equal(err.text, "");
-        assert_int_equal(kin_grammar_compile(&grammar, gbnf.at, gbnf.len, &err), 0);
+        if (kin_grammar_compile(&grammar, gbnf.at, gbnf.len, &err) != 0) fail_msg("%s: %s", cases[i][0], err.text);
         const char *text = relaxed.at ? relaxed.at : "";
         if (!strstr(text, cases[i][1]) || (*cases[i][1] == '\0') != (*text == '\0'))
             fail_msg("'%s' is not in '%s'", cases[i][1], text);
@@ -752,7 +784,7 @@ int main(void) {
         cmocka_unit_test(keywords_that_are_not_understood_are_named),
         cmocka_unit_test(annotations_of_editors_and_generators_say_nothing),
         cmocka_unit_test(an_alternative_that_nothing_is_valid_for_is_dropped),
-        cmocka_unit_test(a_format_beside_a_pattern_is_an_annotation),
+        cmocka_unit_test(a_format_and_patterns_hold_together),
         cmocka_unit_test(names_of_properties_may_be_listed_or_have_a_pattern),
         cmocka_unit_test(what_patterns_cannot_have_is_called_by_its_name),
         cmocka_unit_test(patterns_lengths_and_formats_hold_together),

@@ -519,6 +519,44 @@ static void a_pattern_of_plain_text_may_have_quotes_and_line_ends(void **state) 
     expect(&rules, false, REPLIES(X("f", P("a", "a")), X("f", P("a", "\"a</parameter>\""))));
 }
 
+static void a_format_and_a_pattern_hold_together_in_every_syntax(void **state) {
+    (void)state;
+    static const struct {
+        kin_chat_known format;
+        const char *call; // %s: the value
+    } all[] = {
+        {KIN_CHAT_HERMES, H("f", "{\"x\": \"%s\"}")},
+        {KIN_CHAT_XML, X("f", P("x", "%s"))},
+        {KIN_CHAT_GLM, "<tool_call>f<arg_key>x</arg_key><arg_value>%s</arg_value></tool_call>"},
+        {KIN_CHAT_MINIMAX, "<minimax:tool_call>\n<invoke name=\"f\">\n<parameter name=\"x\">%s</parameter>\n</invoke>\n"
+                           "</minimax:tool_call>"},
+        {KIN_CHAT_GEMMA, G("f", "{x:" Q("%s") "}")},
+        {KIN_CHAT_LFM, "<|tool_call_start|>[f(x=\"%s\")]<|tool_call_end|>"},
+        {KIN_CHAT_HARMONY, "<|channel|>commentary to=functions.f json<|message|>{\"x\":\"%s\"}"},
+    };
+    static const struct {
+        const char *value;
+        bool is_valid;
+    } values[] = {{"2024-12-31", true}, {"2024-02-28", true}, {"2024-02-30", false}, {"1924-12-31", false}, {"20", false},
+                  {"2024-1-1", false},  {"", false}};
+    kin_reply_tool tool = {.name = {"f", 1},
+                           .parameters = str("{\"properties\":{\"x\":{\"type\":\"string\",\"format\":\"date\",\"pattern\":\"^20"
+                                             "[0-9-]+$\",\"maxLength\":20}},\"required\":[\"x\"]}"),
+                           .strict = true};
+    for (size_t i = 0; i < sizeof all / sizeof *all; i++) {
+        kin_reply_rules rules = {.format = kin_chat_format_known(all[i].format), .tools = &tool, .n_tools = 1, .required = true};
+        judge j = open_judge(&rules);
+        for (size_t k = 0; k < sizeof values / sizeof *values; k++) {
+            kin_text_buffer reply = {0};
+            const char *at = strstr(all[i].call, "%s");
+            kin_text_print(&reply, "%.*s%s%s", (int)(at - all[i].call), all[i].call, values[k].value, at + 2);
+            if (allows(&j, reply.at) != values[k].is_valid) fail_msg("%s: %d", reply.at, !values[k].is_valid);
+            kin_text_fini(&reply);
+        }
+        close_judge(&j);
+    }
+}
+
 static void what_schemas_cannot_say_is_any_object_unless_strict(void **state) {
     (void)state;
     kin_reply_tool tool = {.name = {"f", 1}, .parameters = str("{\"properties\":{\"a\":{\"not\":{\"const\":1}}}}")};
@@ -814,6 +852,7 @@ int main(void) {
         cmocka_unit_test(gemma_writes_the_calls_of_cline_in_its_own_quotes),
         cmocka_unit_test(each_keyword_holds_in_gemmas_own_quotes),
         cmocka_unit_test(a_pattern_of_plain_text_may_have_quotes_and_line_ends),
+        cmocka_unit_test(a_format_and_a_pattern_hold_together_in_every_syntax),
         cmocka_unit_test(what_schemas_cannot_say_is_any_object_unless_strict),
         cmocka_unit_test(a_keyword_that_is_not_supported_loosens_its_own_schema_only),
         cmocka_unit_test(many_tools_have_room_in_every_format),

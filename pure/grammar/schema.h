@@ -12,9 +12,9 @@
 // pattern (a subset, schema_string.h), format (date, time, date-time, uuid, ipv4; others are ignored), minimum, maximum,
 // exclusiveMinimum, exclusiveMaximum, multipleOf (up to 10000; more with trailing zeros, less with digits after the point),
 // anyOf, allOf, propertyNames (an enum, or a string type if the schema lists no names), `not` of a schema for which every value
-// is valid, and oneOf if its alternatives provably exclude each other. A format beside a pattern is ignored. Annotations (listed
-// in schema_combine.c: title, description, default, examples, $schema, markdownDescription, errorMessage, propertyOrdering,
-// x-..., ui:...) do not affect validity. Any other keyword is an error that names it and its place.
+// is valid, and oneOf if its alternatives provably exclude each other. Annotations (listed in schema_combine.c: title,
+// description, default, examples, $schema, markdownDescription, errorMessage, propertyOrdering, x-..., ui:...) do not affect
+// validity. Any other keyword is an error that names it and its place.
 #pragma once
 
 #include <stddef.h>

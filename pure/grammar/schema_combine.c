@@ -349,7 +349,7 @@ static int add_format(const kin_json *json, const kin_schema_list *list, const k
                       kin_err *err) {
     const kin_json_value *format = word_of(json, schema, "format");
     int n = facts->format != NULL;
-    if (!format || !kin_schema_put_format(format->text, NULL)) return 0;
+    if (!format || !kin_schema_put_format(format->text, false, NULL)) return 0;
     return add_value(json, list, schema, "format", &facts->format, &n, 1, err);
 }
 
@@ -385,7 +385,6 @@ int kin_schema_get_facts(const kin_json *json, const kin_schema_list *list, kin_
         if (add_facts(json, list, kin_schema_at(json, list, i), facts, err) != 0) return KIN_FAIL;
     }
     if (list->impossible) facts->types = 0;
-    if (facts->n_patterns > 0) facts->format = NULL; // validators may ignore formats
     return 0;
 }
 

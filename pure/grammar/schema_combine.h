@@ -65,10 +65,11 @@ typedef struct kin_schema_facts { // the combined constraints, without propertie
     kin_number_range numbers;
     bool has_numbers;
     uint32_t min_length, max_length, min_items, max_items;
-    const kin_json_value *patterns[KIN_SCHEMA_MAX_PATTERNS], *format; // strings; format NULL: none, or ignored beside a pattern
+    const kin_json_value *patterns[KIN_SCHEMA_MAX_PATTERNS], *format; // strings; format NULL: none
     const kin_json_value *multiples[KIN_SCHEMA_MAX_MULTIPLES];        // numbers above 0
     int n_patterns, n_multiples;
-    bool has_values; // has const or enum: use kin_schema_value_fits
+    bool has_short_times; // the format's times may lack seconds and their offset
+    bool has_values;      // has const or enum: use kin_schema_value_fits
     bool has_object_words, has_array_words;
 } kin_schema_facts;
 

@@ -94,6 +94,8 @@ static trial put_rule_with_ahead(kin_schema_scalars *s, const kin_text_buffer *e
 
 // ---- strings
 
+static const char too_complex[] = "too complex together with the other keywords of the string: its automaton is too large";
+
 static bool has_length(const kin_schema_facts *facts) {
     return facts->min_length > 0 || facts->max_length != KIN_COUNT_ANY;
 }
@@ -132,11 +134,13 @@ static int put_pattern_ahead(kin_schema_scalars *s, const kin_schema_list *list,
 }
 
 // Writes all keywords of the string behind what `all` has: as one expression, or in plain text as look-aheads. *is_open: no
-// supported keyword is left.
+// supported keyword is left. A format is a look-ahead if there is a pattern, whose automaton it keeps small: all texts of a
+// format are short, and it is followed no further than they go.
 static int put_keywords(kin_schema_scalars *s, const kin_schema_list *list, const kin_schema_facts *facts, kin_text_buffer *all,
                         bool *is_open) {
     bool is_text = list->is_text;
     bool has_last = false; // the last pattern is not a look-ahead but the expression itself, which saves an automaton
+    bool is_format = facts->format && facts->n_patterns == 0 && !is_text; // the format is
     size_t len = all->len;
     int rc = 0;
     if (has_length(facts)) {
@@ -144,17 +148,17 @@ static int put_keywords(kin_schema_scalars *s, const kin_schema_list *list, cons
         put_length(facts, is_text ? "[^\\x00]" : "one", all);
         kin_text_print(all, " $) ");
     }
+    if (facts->format) {
+        kin_text_print(all, is_format ? "" : "&(");
+        kin_schema_put_format(facts->format->text, facts->has_short_times, all);
+        kin_text_print(all, is_format ? "" : " $) ");
+    }
     for (int i = 0; i < facts->n_patterns && rc == 0; i++) {
         has_last = i + 1 == facts->n_patterns && !is_text;
         rc = put_pattern_ahead(s, list, facts->patterns[i], &has_last, all);
     }
-    if (facts->format) {
-        kin_text_print(all, is_text ? "&(" : "");
-        kin_schema_put_format(facts->format->text, all);
-        kin_text_print(all, is_text ? " $) " : "");
-    }
     *is_open = all->len == len;
-    if (!has_last && !facts->format && !is_text) kin_text_print(all, "one*");
+    if (!has_last && !is_format && !is_text) kin_text_print(all, "one*");
     return rc;
 }
 
@@ -162,17 +166,75 @@ static const kin_json_value *first_keyword(const kin_schema_facts *facts) {
     return facts->n_patterns > 0 ? facts->patterns[0] : facts->format;
 }
 
+// Returns whether no text matches all patterns and this look-ahead.
+static bool exclude(kin_schema_scalars *s, const kin_schema_list *list, const kin_schema_facts *facts, kin_str ahead) {
+    kin_text_buffer all = {0};
+    kin_grammar *grammar = NULL;
+    bool is_last = false;
+    uint32_t n_states = s->n_states;
+    int rc = 0;
+    for (int i = 0; i < facts->n_patterns && rc == 0; i++) rc = put_pattern_ahead(s, list, facts->patterns[i], &is_last, &all);
+    kin_text_put(&all, ahead.at, ahead.len);
+    kin_text_print(&all, " %s", list->is_text ? "[^\\x00]*" : "one*");
+    bool is_excluded = rc == 0 && !all.failed && try_expression(s, &all, &grammar) == IS_EMPTY;
+    s->n_states = n_states; // the automaton is not kept
+    kin_grammar_free(grammar);
+    kin_text_fini(&all);
+    return is_excluded;
+}
+
+// True if the patterns are those of times without seconds or offset, as some programs write them beside the formats `time` and
+// `date-time` (zod's iso.time()): they exclude all times of the format, and all that has other characters than a time.
+static bool mean_short_times(kin_schema_scalars *s, const kin_schema_list *list, const kin_schema_facts *facts) {
+    static const char no_time[] = "!([0-9T:.Z+-]* $)";
+    kin_text_buffer format = {0};
+    if (facts->has_short_times || !kin_schema_put_format(facts->format->text, true, NULL)) return false;
+    kin_text_print(&format, "&(");
+    kin_schema_put_format(facts->format->text, false, &format);
+    kin_text_print(&format, " $)");
+    bool are_meant = !format.failed && exclude(s, list, facts, kin_text_str(&format)) &&
+                     exclude(s, list, facts, (kin_str){no_time, sizeof no_time - 1});
+    kin_text_fini(&format);
+    return are_meant;
+}
+
+// The automaton of a string with a format and patterns is not possible. Copies the facts with shorter times, without the format,
+// or without the patterns if the automaton is too large; what is left out is named. Returns false if nothing may change.
+static bool change(kin_schema_scalars *s, const kin_schema_list *list, const kin_schema_facts *facts, trial result,
+                   kin_schema_facts *changed) {
+    *changed = *facts;
+    if (!facts->format || facts->n_patterns == 0) return false;
+    if (result == IS_EMPTY && mean_short_times(s, list, facts)) {
+        changed->has_short_times = true;
+    } else if (!list->relaxed) {
+        return false;
+    } else if (result == IS_TOO_LARGE) {
+        changed->n_patterns = 0;
+        relax(s, list, facts->patterns[0], too_complex);
+    } else {
+        changed->format = NULL;
+        relax(s, list, facts->format, "no text has the format and matches the other keywords of the string");
+    }
+    return true;
+}
+
 static int put_combined(kin_schema_scalars *s, const kin_schema_list *list, const kin_schema_facts *facts,
                         kin_text_buffer *line) {
     kin_text_buffer all = {0};
+    kin_schema_facts changed;
     bool is_open;
+    size_t len = line->len;
+    kin_text_print(&all, "&(\"\") "); // says nothing, but a rule with look-ahead is compiled on its own
     int rc = put_keywords(s, list, facts, &all, &is_open);
+    trial result = rc != 0 || is_open || all.failed ? FITS : put_rule_with_ahead(s, &all, line);
     if (all.failed) line->failed = true;
     if (rc == 0 && is_open) {
         kin_text_print(line, "char*");
-    } else if (rc == 0 && !all.failed && put_rule_with_ahead(s, &all, line) == IS_TOO_LARGE) {
-        rc = relax(s, list, first_keyword(facts),
-                   "too complex together with the other keywords of the string: its automaton is too large");
+    } else if (result != FITS && change(s, list, facts, result, &changed)) {
+        line->len = len;
+        rc = put_combined(s, list, &changed, line);
+    } else if (result == IS_TOO_LARGE) {
+        rc = relax(s, list, first_keyword(facts), too_complex);
         if (rc == 0) put_length(facts, "char", line);
     }
     kin_text_fini(&all);
@@ -225,6 +287,7 @@ static trial put_text_rule(kin_schema_scalars *s, const kin_schema_facts *facts,
 
 static int put_text(kin_schema_scalars *s, const kin_schema_list *list, const kin_schema_facts *facts, kin_text_buffer *line) {
     kin_text_buffer all = {0};
+    kin_schema_facts changed;
     bool is_open;
     if (s->text->reads_json) kin_text_print(&all, "&((\"\" | [^{[ \\t\\r\\n] [^\\x00]*) $) ");
     int rc = put_keywords(s, list, facts, &all, &is_open);
@@ -236,7 +299,10 @@ static int put_text(kin_schema_scalars *s, const kin_schema_list *list, const ki
     } else if (rc == 0) {
         trial result = put_text_rule(s, facts, &all, line);
         bool is_as_json = result == IS_EMPTY && s->text->quote.len > 0; // no string is valid, and the line says so
-        if (result != FITS && !is_as_json) {
+        if (result != FITS && change(s, list, facts, result, &changed)) {
+            line->len = len;
+            rc = put_text(s, list, &changed, line);
+        } else if (result != FITS && !is_as_json) {
             line->len = len;
             rc = fall_back(s, list, facts, line);
         }
@@ -283,7 +349,7 @@ int kin_schema_put_string(kin_schema_scalars *s, const kin_schema_list *list, co
             return 0;
         }
     } else if (facts->format) {
-        kin_schema_put_format(facts->format->text, line);
+        kin_schema_put_format(facts->format->text, false, line);
     } else {
         put_length(facts, "char", line);
     }

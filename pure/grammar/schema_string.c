@@ -452,23 +452,25 @@ int kin_schema_put_pattern(kin_str pattern, kin_schema_spelling spelling, kin_te
          " | \"29\" | \"30\" | \"31\") | (\"0\" [469] | \"11\") \"-\" (" DAYS_28 " | \"29\" | \"30\") | \"02-\" " DAYS_28 ")"
 #define HOUR_MINUTE "([01] [0-9] | \"2\" [0-3]) \":\" [0-5] [0-9]"
 #define TIME HOUR_MINUTE " \":\" [0-5] [0-9] (\".\" [0-9]{1,6})? (\"Z\" | [-+] " HOUR_MINUTE ")"
+#define SHORT_TIME HOUR_MINUTE " (\":\" [0-5] [0-9] (\".\" [0-9]{1,6})?)? (\"Z\" | [-+] " HOUR_MINUTE ")?"
 #define BYTE "(\"25\" [0-5] | \"2\" [0-4] [0-9] | \"1\" [0-9] [0-9] | [1-9]? [0-9])"
 #define HEX "[0-9a-fA-F]"
 
-bool kin_schema_put_format(kin_str format, kin_text_buffer *gbnf) {
+bool kin_schema_put_format(kin_str format, bool is_short, kin_text_buffer *gbnf) {
     static const struct {
-        const char *name, *gbnf;
+        const char *name, *gbnf, *short_gbnf;
     } formats[] = {
-        {"date", DATE},
-        {"time", TIME},
-        {"date-time", DATE " \"T\" " TIME},
-        {"uuid", HEX "{8} \"-\" " HEX "{4} \"-\" " HEX "{4} \"-\" " HEX "{4} \"-\" " HEX "{12}"},
-        {"ipv4", BYTE " \".\" " BYTE " \".\" " BYTE " \".\" " BYTE},
+        {"date", DATE, NULL},
+        {"time", TIME, SHORT_TIME},
+        {"date-time", DATE " \"T\" " TIME, DATE " \"T\" " SHORT_TIME},
+        {"uuid", HEX "{8} \"-\" " HEX "{4} \"-\" " HEX "{4} \"-\" " HEX "{4} \"-\" " HEX "{12}", NULL},
+        {"ipv4", BYTE " \".\" " BYTE " \".\" " BYTE " \".\" " BYTE, NULL},
     };
     for (size_t i = 0; i < sizeof formats / sizeof *formats; i++) {
         if (format.len != strlen(formats[i].name) || memcmp(format.at, formats[i].name, format.len) != 0) continue;
-        if (gbnf) kin_text_put(gbnf, formats[i].gbnf, strlen(formats[i].gbnf));
-        return true;
+        const char *known = is_short ? formats[i].short_gbnf : formats[i].gbnf;
+        if (gbnf && known) kin_text_put(gbnf, known, strlen(known));
+        return known != NULL;
     }
     return false;
 }

@@ -37,8 +37,9 @@ int kin_schema_put_pattern(kin_str pattern, kin_schema_spelling spelling, kin_te
 // True for a pattern that may have look-ahead, which KIN_SPELLING_JSON cannot express.
 bool kin_schema_pattern_has_lookaround(kin_str pattern);
 
-// Writes the same for a format; returns false if the format does not constrain the string.
-bool kin_schema_put_format(kin_str format, kin_text_buffer *gbnf);
+// Writes the same for a format; returns false if the format does not constrain the string. is_short: times may lack seconds and
+// their offset; false for formats without times. gbnf: may be NULL.
+bool kin_schema_put_format(kin_str format, bool is_short, kin_text_buffer *gbnf);
 
 // Writes the rules NAME, NAME-1, ...: a key without escapes, with its quotes, that is not one of keys [n]. A key that needs
 // escapes is never generated, so it need not be excluded. is_bare: a key without quotes.
