@@ -33,7 +33,7 @@ static kin_reply_item *begin_item(kin_reply_items *items, const kin_reply_event 
     return item;
 }
 
-void kin_reply_items_add(kin_reply_items *items, const kin_reply_event *event, const kin_reply_items_sink *sink) {
+static void add_event(kin_reply_items *items, const kin_reply_event *event, const kin_reply_items_sink *sink) {
     kin_reply_item *item = items->is_open ? &items->at[items->n - 1] : NULL;
     if (items->failed) return;
     switch (event->kind) {
@@ -46,6 +46,10 @@ void kin_reply_items_add(kin_reply_items *items, const kin_reply_event *event, c
     if (!item) return;
     kin_text_put(&item->text, event->text.at, event->text.len);
     if (sink) sink->grow(sink->user, item, items->n - 1, event->text);
+}
+
+void kin_reply_items_add(kin_reply_items *items, const kin_reply_event *events, int n, const kin_reply_items_sink *sink) {
+    for (int i = 0; i < n; i++) add_event(items, &events[i], sink);
 }
 
 void kin_reply_items_end(kin_reply_items *items, const kin_reply_items_sink *sink) {

@@ -33,6 +33,6 @@ typedef struct kin_reply_items_sink {
 } kin_reply_items_sink;
 
 // sink NULL: no callbacks.
-void kin_reply_items_add(kin_reply_items *items, const kin_reply_event *event, const kin_reply_items_sink *sink);
+void kin_reply_items_add(kin_reply_items *items, const kin_reply_event *events, int n, const kin_reply_items_sink *sink);
 void kin_reply_items_end(kin_reply_items *items, const kin_reply_items_sink *sink); // the reply ends, and with it an open item
 void kin_reply_items_fini(kin_reply_items *items);

@@ -171,9 +171,8 @@ static void delta(kin_writer *w, const kin_delta *delta, kin_text_buffer *out) {
     kin_reply_items_sink sink = sink_of(w);
     w->out = out;
     if (delta->choice != 0) return;
-    for (int i = 0; i < delta->n_events; i++)
-        kin_reply_items_add(&w->items, &delta->events[i], w->context->request->stream ? &sink : NULL);
-    if (w->items.failed) out->failed = true;
+    kin_reply_items_add(&w->items, delta->events, delta->n_events, w->context->request->stream ? &sink : NULL);
+    out->failed |= w->items.failed;
 }
 
 static void finish(kin_writer *w, const kin_finish *finish, kin_text_buffer *out) {

@@ -54,8 +54,7 @@ static void gather(kin_writer *w, choice *c, const kin_delta *delta) {
     }
     if (!delta->probs || delta->n_tokens == 0) return;
     if (!c->probs) c->probs = json_array();
-    for (int i = 0; i < delta->n_tokens; i++)
-        json_array_append_new(c->probs, kin_probs_json(&delta->probs[i], r->post_sampling_probs));
+    kin_openai_add_probs(c->probs, delta, r->post_sampling_probs);
 }
 
 static json_t *pop_tokens(choice *c) {

@@ -57,7 +57,7 @@ static const char *finish_reason(const choice *c) {
 static void add_probs(choice *c, const kin_delta *delta, bool is_prob) {
     if (!delta->probs || delta->n_tokens == 0) return;
     if (!c->probs) c->probs = json_array();
-    for (int i = 0; i < delta->n_tokens; i++) json_array_append_new(c->probs, kin_probs_json(&delta->probs[i], is_prob));
+    kin_openai_add_probs(c->probs, delta, is_prob);
 }
 
 // Returns the probabilities not sent yet, or NULL. The caller owns them.
@@ -166,7 +166,7 @@ static void delta(kin_writer *w, const kin_delta *delta, kin_text_buffer *out) {
         if (w->is_stream)
             put_event(w, delta, event, out);
         else
-            kin_reply_items_add(&c->items, event, NULL);
+            kin_reply_items_add(&c->items, event, 1, NULL);
     }
     if (c->items.failed) out->failed = true;
 }

@@ -165,11 +165,15 @@ static json_t *prob_json(const kin_token_prob *p, bool is_prob) {
     return o;
 }
 
-json_t *kin_probs_json(const kin_token_probs *probs, bool is_prob) {
+static json_t *probs_json(const kin_token_probs *probs, bool is_prob) {
     json_t *o = prob_json(&probs->chosen, is_prob), *top = json_array();
     for (int i = 0; i < probs->n_top; i++) json_array_append_new(top, prob_json(&probs->top[i], is_prob));
     json_object_set_new(o, is_prob ? "top_probs" : "top_logprobs", top);
     return o;
+}
+
+void kin_openai_add_probs(json_t *array, const kin_delta *delta, bool is_prob) {
+    for (int i = 0; delta->probs && i < delta->n_tokens; i++) json_array_append_new(array, probs_json(&delta->probs[i], is_prob));
 }
 
 // ---- ids

@@ -40,8 +40,9 @@ json_t *kin_timings_json(const kin_timings *timings, int n_choices);
 // prompt_progress: {total, cache, processed, time_ms}
 json_t *kin_progress_json(int n_done, int n_cached, int n_prompt, double ms);
 
-// Returns a token's probabilities: {id, token, bytes, logprob, top_logprobs: [...]}, or prob and top_probs if is_prob.
-json_t *kin_probs_json(const kin_token_probs *probs, bool is_prob);
+// Appends the probabilities of the delta's tokens, if it has them, to an array: {id, token, bytes, logprob, top_logprobs: [...]},
+// or prob and top_probs if is_prob.
+void kin_openai_add_probs(json_t *array, const kin_delta *delta, bool is_prob);
 // Converts a log-probability to a number that JSON can represent: no infinity.
 double kin_probs_number(float logprob);
 

@@ -279,10 +279,9 @@ static void delta(kin_writer *w, const kin_delta *delta, kin_text_buffer *out) {
     kin_reply_items_sink sink = sink_of(w);
     w->out = out;
     if (delta->choice != 0) return;
-    for (int i = 0; delta->probs && i < delta->n_tokens; i++)
-        json_array_append_new(w->unsaid, kin_probs_json(&delta->probs[i], false));
-    for (int i = 0; i < delta->n_events; i++) kin_reply_items_add(&w->items, &delta->events[i], &sink);
-    if (w->items.failed) out->failed = true;
+    kin_openai_add_probs(w->unsaid, delta, false);
+    kin_reply_items_add(&w->items, delta->events, delta->n_events, &sink);
+    out->failed |= w->items.failed;
 }
 
 static void finish(kin_writer *w, const kin_finish *finish, kin_text_buffer *out) {
@@ -294,7 +293,7 @@ static void finish(kin_writer *w, const kin_finish *finish, kin_text_buffer *out
     bool has_answer = false;
     for (int i = 0; i < w->items.n; i++) has_answer |= w->items.at[i].kind != KIN_REPLY_REASONING;
     const kin_reply_event none = {.kind = KIN_REPLY_TEXT, .text = {"", 0}}; // clients expect a message in what is completed
-    if (!has_answer && status_of(finish) == COMPLETED) kin_reply_items_add(&w->items, &none, &sink);
+    if (!has_answer && status_of(finish) == COMPLETED) kin_reply_items_add(&w->items, &none, 1, &sink);
     kin_reply_items_end(&w->items, &sink);
     if (w->items.failed) out->failed = true;
 }
