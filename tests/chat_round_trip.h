@@ -37,6 +37,15 @@ static const struct {
     {0, "{\"kin_key\": \"\xc3\xa9\xe2\x82\xac \xf0\x9f\x98\x80\"}"},
     {WITH_QUOTES, "{\"kin_key\": \"say \\\"hi\\\", it's {so} \\\\ (or [not])\"}"},
     {WITH_QUOTES, "{\"kin_key\": \"two\\nlines\\n\\tand\\n\", \"kin_num\": -1}"},
+    {0,
+     "{\"kin_key\": \"x\", \"kin_list\": [[[{\"a\": {\"b\": {}, \"c d\": [\"\xc3\xa9\", -0.125, 1e-07, 123456789012]}}]], []]}"},
+    {WITH_QUOTES, "{\"kin_list\": [\"\\\"\", \"\\\\\", \"'\", \"\\n\\t\", \"]}\", {\"a\": \"}, {\"}]}"},
+    {0, "{\"kin_key\": \"5\"}"},
+    {0, "{\"kin_key\": \"true\", \"kin_yes\": true}"},
+    {WITH_QUOTES, "{\"kin_key\": \"{\\\"a\\\": [1]}\"}"},
+    {0, "{\"kin_key\": \"\", \"kin_num\": 0}"},
+    {0, "{\"kin_key\": \"  two spaces  \"}"},
+    {WITH_QUOTES, "{\"kin_key\": \"\\n\\n\"}"},
     {WITH_MARKS, "{\"kin_key\": \"a </parameter> <tool_call> </arg_value> [ARGS] <|tool_call_end|> </function> b\"}"},
 };
 enum { N_SETS = sizeof sets / sizeof *sets };
@@ -157,9 +166,4 @@ static void expect_identity(const model *m, const kin_jinja *jinja, const kin_to
 
 static bool says(const model *m, int i) {
     return (sets[i].needs & ~m->says) == 0;
-}
-
-// The fractions of JSON are left out of what is rendered here: trial conversations have whole numbers only.
-static bool has_fraction(const char *arguments) {
-    return strstr(arguments, "2.5") != NULL;
 }

@@ -131,7 +131,6 @@ static void rendered_calls_are_parsed_into_the_same_calls(void **state) {
             const kin_trial_call calls[] = {{0, sets[k / N_SETS].arguments}, {1, sets[k % N_SETS].arguments}};
             int n_calls = k % (N_SETS + 1) == 0 ? 1 : 2; // once alone, then with each other
             if (!says(&models[i], k / N_SETS) || !says(&models[i], k % N_SETS) || (n_calls == 2 && format.one_call)) continue;
-            if (has_fraction(calls[0].arguments) || has_fraction(calls[1].arguments)) continue;
             char *reply = rendered(&models[i], jinja, &format, calls, n_calls);
             size_t step = n_calls == 1 ? 1 : 7;
             for (size_t cut = 0; cut <= strlen(reply); cut += step) {
@@ -141,6 +140,47 @@ static void rendered_calls_are_parsed_into_the_same_calls(void **state) {
                 fini(&p);
             }
             free(reply);
+        }
+        kin_jinja_free(jinja);
+    }
+}
+
+// Writes arguments with a string that has the mark in it, or all but its last byte. Returns false if the string ends there.
+static bool put_marked(const kin_chat_format *f, const char *mark, bool is_whole, kin_text_buffer *arguments) {
+    char text[2 * KIN_CHAT_MAX_MARK];
+    const char *end = f->syntax == KIN_CALL_PARAMETERS ? f->value_end : f->syntax == KIN_CALL_QUOTED ? f->quote : "\1";
+    snprintf(text, sizeof text, "a %.*s b", (int)strlen(mark) - !is_whole, mark);
+    if (!mark[0] || strstr(text, end) || strchr(text, KIN_MARK_NAME[0]) || strchr(text, KIN_MARK_DIGITS[0])) return false;
+    kin_text_print(arguments, "{\"kin_key\":");
+    kin_json_write_string(str(text), arguments);
+    kin_text_print(arguments, ",\"kin_num\":1}");
+    kin_text_put(arguments, "", 1);
+    return true;
+}
+
+static void strings_may_have_the_marks_of_the_format_in_them(void **state) {
+    (void)state;
+    for (int i = 0; i < N_MODELS; i++) {
+        kin_jinja *jinja;
+        kin_tool_format format = format_of(models[i].source, &jinja);
+        const kin_chat_format *f = &format.chat;
+        const char *const marks[] = {f->calls_begin, f->calls_end,     f->call_begin, f->call_end,   f->name_begin, f->name_end,
+                                     f->id_begin,    f->arguments_end, f->key_begin,  f->key_end,    f->type_end,   f->value_end,
+                                     f->quote,       f->think_begin,   f->think_end,  f->text_begin, f->text_end};
+        for (size_t k = 0; k < 2 * sizeof marks / sizeof *marks; k++) {
+            kin_text_buffer arguments = {0};
+            if (put_marked(f, marks[k / 2], k % 2, &arguments)) {
+                const kin_trial_call call = {0, arguments.at};
+                char *reply = rendered(&models[i], jinja, &format, &call, 1);
+                for (size_t cut = 0; cut <= strlen(reply); cut++) {
+                    parsed p = parse(f, reply, cut, false);
+                    expect_calls(&models[i], &p, reply, "", &call, 1);
+                    if (cut == 0) expect_identity(&models[i], jinja, &format, &p, reply, &call, 1);
+                    fini(&p);
+                }
+                free(reply);
+            }
+            kin_text_fini(&arguments);
         }
         kin_jinja_free(jinja);
     }
@@ -353,6 +393,7 @@ int main(void) {
         cmocka_unit_test(an_unknown_format_is_derived),
         cmocka_unit_test(what_cannot_be_confirmed_is_not_derived),
         cmocka_unit_test(rendered_calls_are_parsed_into_the_same_calls),
+        cmocka_unit_test(strings_may_have_the_marks_of_the_format_in_them),
         cmocka_unit_test(text_is_text_with_and_without_reasoning),
         cmocka_unit_test(a_call_follows_text_or_reasoning),
         cmocka_unit_test(rendered_reasoning_is_parsed_into_the_same_reasoning),

@@ -40,7 +40,7 @@ void kin_loose_scan_push(kin_loose_scan *scan, const kin_chat_format *f, char c)
     scan->may_end = false;
     if (scan->quote) {
         bool was_escaped = scan->is_escaped;
-        scan->is_escaped = !was_escaped && !f->is_raw && c == '\\';
+        scan->is_escaped = !was_escaped && !(f->is_raw && scan->depth == 1) && c == '\\';
         scan->may_end = !was_escaped && c == scan->quote;
         return;
     }
@@ -54,7 +54,7 @@ typedef struct reader {
     const kin_chat_format *format;
     const char *at, *end;
     kin_text_buffer *out;
-    int depth;
+    int depth; // open lists and objects
 } reader;
 
 static void skip_space(reader *r) {
@@ -144,10 +144,10 @@ static bool read_escape(reader *r, kin_text_buffer *text) {
 static bool read_string(reader *r) {
     kin_text_buffer text = {0};
     char quote = *r->at++;
-    bool ok = true;
+    bool is_raw = r->format->is_raw && r->depth == 0, ok = true;
     while (ok && r->at < r->end && !(*r->at == quote && ends_string(r, r->at))) {
         char c = *r->at++;
-        if (c == '\\' && !r->format->is_raw)
+        if (c == '\\' && !is_raw)
             ok = read_escape(r, &text);
         else
             kin_text_put(&text, &c, 1);
@@ -190,9 +190,9 @@ static bool read_key(reader *r, char after) {
     if (starts_with(r, r->format->quote)) return read_own_string(r) && accept_char(r, after);
     if (r->at < r->end && (*r->at == '"' || *r->at == '\'')) return read_string(r) && accept_char(r, after);
     const char *begin = r->at;
-    while (r->at < r->end && *r->at != after && !kin_is_space(*r->at) && *r->at != ',' && !is_close(*r->at) && !is_open(*r->at))
-        r->at++;
+    while (r->at < r->end && *r->at != after && *r->at != ',' && !is_close(*r->at) && !is_open(*r->at)) r->at++;
     kin_str key = {begin, (size_t)(r->at - begin)};
+    while (key.len > 0 && kin_is_space(key.at[key.len - 1])) key.len--;
     if (key.len > 0) kin_json_write_string(key, r->out);
     return key.len > 0 && accept_char(r, after);
 }

@@ -1,5 +1,7 @@
 #include "pure/chat/trial.h"
 
+#include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "pure/text/json.h"
@@ -27,6 +29,12 @@ static void put(kin_values *v, kin_value *dict, const char *key, kin_value *item
 }
 
 static kin_value *number_of(kin_values *v, kin_str text) {
+    char copy[32];
+    bool is_whole = !memchr(text.at, '.', text.len) && !memchr(text.at, 'e', text.len) && !memchr(text.at, 'E', text.len);
+    if (!is_whole) {
+        snprintf(copy, sizeof copy, "%.*s", (int)text.len, text.at);
+        return kin_value_float(v, strtod(copy, NULL));
+    }
     bool is_negative = text.len > 0 && text.at[0] == '-';
     int64_t n = 0;
     for (size_t i = is_negative; i < text.len; i++) n = n * 10 + (text.at[i] - '0');
