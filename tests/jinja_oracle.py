@@ -154,6 +154,122 @@ SETTINGS = [
 TOKENS = {"bos_token": "<s>", "eos_token": "</s>", "pad_token": "<pad>", "unk_token": "<unk>"}
 
 
+class Talk:
+    """A conversation as clients send them: systems, parts, reasoning, calls with all kinds of arguments, results as JSON."""
+
+    WORDS = ["Hello", "", " padded \n", "\u00e9\u6771\u4eac \U0001f600", "it's \"quoted\" & <b>", "a\n\n  b\r\n", "{\"a\": [1, 2.50]}", "<think>\nx\n</think>\n\ny", "</think>z",
+             "<tool_call>{}</tool_call>", "[TOOL_CALLS]", "\\ back\tslash", "null", "0", "{{ x }}", "\u2028"]
+    VALUES = ["Rom", "", 3, -1, 2.5, 1e-7, 1e22, 2**60, 0.1, True, False, None, [], {}, [1, "a", None, [2.0]], {"k": {"\u00e9 \"": [True]}}, "a\nb\t\"c\" <d> & 'e' \\", "\u00e9\u20ac\U0001f600",
+              "</parameter></tool_call>", "5", "true", "{\"a\": 1}"]
+    SCHEMAS = [{"type": "string"}, {"type": "string", "enum": ["a", "b"], "description": "One of <a> & \"b\""}, {"type": ["integer", "null"], "default": None},
+               {"type": "number", "minimum": 0.5, "maximum": 1e3}, {"type": "array", "items": {"type": "array", "items": {"type": "integer"}}},
+               {"type": "object", "properties": {"in": {"type": "object", "properties": {"deep": {"type": "boolean", "description": "d"}}, "required": ["deep"]}},
+                "additionalProperties": False}, {"anyOf": [{"type": "string"}, {"$ref": "#/$defs/x"}]}, {}, {"description": "\u00e9\n  two lines "},
+               {"type": "string", "format": "date-time", "pattern": "^\\d+$"}, {"const": 5}, {"type": "object"}]
+
+    def __init__(self, seed):
+        self.random = random.Random("talk %d" % seed)
+
+    def one(self, *choices):
+        return self.random.choice(choices)
+
+    def chance(self, p):
+        return self.random.random() < p
+
+    def content(self):
+        text = self.one(*self.WORDS)
+        kind = self.random.randrange(40)
+        if kind == 0:
+            return None
+        if kind < 3:
+            return [{"type": "text", "text": self.one(*self.WORDS)} for _ in range(self.random.randrange(4))]
+        if kind == 3:
+            return [{"type": "text", "text": text}, self.one({"type": "image"}, {"type": "image_url", "image_url": {"url": "data:x"}},
+                                                              {"type": "input_audio"}, {"text": "bare"}), {"type": "text", "text": "end"}]
+        return text
+
+    def value(self):
+        return self.one(*self.VALUES)
+
+    def call(self):
+        arguments = {self.one("city", "days", "a b", "\u00e9", "items", "x"): self.value() for _ in range(self.random.randrange(4))}
+        if self.chance(0.05):
+            arguments = self.one(json.dumps(arguments), json.dumps(arguments, ensure_ascii=False, indent=1), "", "not JSON", None)
+        made = call(self.one("get_weather", "search", "now", "no_such"), arguments, self.one("abcdefghi", "123456789", self.one("a1b2c3d4e", "call_%d" % self.random.randrange(99))))
+        if self.chance(0.02):
+            made = made["function"]
+        elif self.chance(0.02):
+            del made["id"]
+        return made
+
+    def assistant(self):
+        message = says("assistant", self.content())
+        if self.chance(0.4):
+            message[self.one("reasoning_content", "reasoning", "thinking")] = self.one(*self.WORDS, None)
+        if self.chance(0.5):
+            message["tool_calls"] = [self.call() for _ in range(self.one(0, 1, 1, 1, 1, 1, 2, 3))]
+            if self.chance(0.1):
+                del message["content"]
+        if self.chance(0.1):
+            message.update(self.one({"refusal": None}, {"audio": None}, {"name": "bot"}, {"prefix": True}, {"tool_calls": None}))
+        return message
+
+    def result(self):
+        content = self.one(*self.WORDS, json.dumps({"t": 20.5, "s": "\u00e9"}), {"t": [20.5, None]}, [{"type": "text", "text": "r"}], [1], None, 5, True)
+        message = says("tool", content, tool_call_id=self.one("abcdefghi", "123456789"))
+        if self.chance(0.5):
+            message["name"] = self.one("get_weather", "now")
+        return message
+
+    def messages(self):
+        made = [says("system" if self.chance(0.9) else "developer", self.content()) for _ in range(self.one(0, 0, 0, 0, 1, 1, 1, 1, 2))]
+        for _ in range(self.random.randrange(5)):
+            made.append(says("user", self.content()))
+            if self.chance(0.1):
+                made[-1]["name"] = "Ann"
+            is_called = True
+            while is_called and len(made) < 20:
+                made.append(self.assistant())
+                is_called = bool(made[-1].get("tool_calls"))
+                made += [self.result() for _ in range(len(made[-1].get("tool_calls") or []) if self.chance(0.9) else self.random.randrange(2))]
+            if self.chance(0.03):
+                made.append(says("system", self.content()))
+        return made + [says("user", self.content())] * self.random.randrange(2)
+
+    def tool(self):
+        names = self.random.sample(["city", "days", "a b", "\u00e9", "items", "type"], self.random.randrange(4))
+        parameters = {"type": "object", "properties": {name: self.one(*self.SCHEMAS) for name in names}}
+        if self.chance(0.7):
+            parameters["required"] = [name for name in names if self.chance(0.5)]
+        if self.chance(0.2):
+            parameters.update({"additionalProperties": False, "$defs": {"x": {"type": "null"}}})
+        function = {"name": self.one("get_weather", "search", "now"), "description": self.one(*self.WORDS), "parameters": parameters}
+        if self.chance(0.2):
+            del function[self.one("description", "parameters")]
+        if self.chance(0.1):
+            function.update(self.one({"strict": True}, {"return": {"type": "string", "description": "r"}}, {"parameters": None}, {"response": {"type": "object"}}))
+        return function if self.chance(0.03) else {"type": "function", "function": function}
+
+    def variables(self):
+        made = {"messages": self.messages(), "add_generation_prompt": self.chance(0.7), **TOKENS}
+        if self.chance(0.6):
+            made["tools"] = [self.tool() for _ in range(self.one(1, 1, 2, 3, 0))]
+        if self.chance(0.3):
+            made.update(self.one({"enable_thinking": True}, {"enable_thinking": False}, {"documents": [{"title": "t", "text": "x"}]}, {"tools": None},
+                                 {"thinking": True}, {"reasoning_effort": "high"}, {"builtin_tools": ["brave_search"]}, {"date_string": "1 Jan 2025"},
+                                 {"continue_final_message": True}, {"tools_in_user_message": False}))
+        return made
+
+
+def talk_cases(folder, n):
+    for name in sorted(os.listdir(folder)):
+        if name.endswith(".jinja"):
+            with open(os.path.join(folder, name), encoding="utf-8", newline="") as file:
+                source = file.read()
+            for seed in range(n):
+                yield "%s talk %d" % (name, seed), source, Talk(seed).variables()
+
+
 def template_cases(folder):
     for name in sorted(os.listdir(folder)):
         if not name.endswith(".jinja"):
@@ -383,6 +499,7 @@ def main():
     n_random = int(os.environ.get("KIN_JINJA_RANDOM", "500"))
     groups = [("snippets", snippet_cases(snippets)), ("random templates", random_cases(n_random))]
     groups += [("real templates", template_cases(folder)) for folder in folders]
+    groups += [("random conversations", talk_cases(folder, int(os.environ.get("KIN_JINJA_TALKS", "60")))) for folder in folders]
     failed = 0
     for title, cases in groups:
         n, n_errors, n_wrong = compare(renderer, cases)
