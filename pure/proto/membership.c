@@ -6,7 +6,10 @@
 
 #include "pure/proto/goodbye.h"
 #include "pure/proto/label.h"
-#include "pure/proto/membership_impl.h"
+#include "pure/proto/membership_begin.h"
+#include "pure/proto/membership_end.h"
+#include "pure/proto/membership_epoch.h"
+#include "pure/proto/membership_next.h"
 
 #define SECOND ((uint64_t)1000000000)
 
@@ -282,26 +285,6 @@ static void set_model(kin_membership *r, const kin_proto_hash *model) {
 
 // ---- working
 
-uint64_t kin_membership_rest_ns(const kin_membership *r, int n_failures) {
-    uint64_t rest = r->options.rest_min_ns;
-    for (int n = 0; n < n_failures && rest < r->options.rest_max_ns; n++) rest *= 2;
-    return rest < r->options.rest_max_ns ? rest : r->options.rest_max_ns;
-}
-
-void kin_membership_leave_out(kin_membership *r, int i, const char *sentence) {
-    kin_membership_device *d = &r->devices[i];
-    char with_rest[KIN_MEMBERSHIP_SENTENCE * 2 + 64];
-    uint64_t rest = kin_membership_rest_ns(r, d->n_failures++);
-    bool works = r->in_force && kin_membership_is_member(r, i);
-    r->rest_until[i] = r->now + rest;
-    snprintf(with_rest, sizeof with_rest, "%s; it is left out for %.1f s", sentence, (double)rest / (double)SECOND);
-    kin_membership_log_once(r, i, KIN_LOG_WARN, with_rest);
-    kin_membership_set_state(r, i, KIN_DEVICE_FAILED);
-    kin_membership_drop_next_with(r, i);
-    r->change++;
-    if (works) kin_membership_end_epoch(r, with_rest);
-}
-
 static void handle_failed(kin_membership *r, int i, const kin_membership_event *event) {
     kin_membership_device *d = &r->devices[i];
     char stage[KIN_MEMBERSHIP_NAME], whom[KIN_MEMBERSHIP_SENTENCE], sentence[KIN_MEMBERSHIP_SENTENCE * 2];
@@ -410,40 +393,4 @@ const kin_membership_actions *kin_membership_step(kin_membership *r, kin_time no
     if (r->changed) kin_membership_act(r, KIN_MEMBERSHIP_STATUS);
     r->changed = false;
     return &r->actions;
-}
-
-// ---- inspection
-
-const kin_membership_device *kin_membership_device_at(const kin_membership *r, int i) {
-    kin_assert(i >= 0 && i < KIN_MEMBERSHIP_DEVICES);
-    return r->devices[i].state == KIN_DEVICE_NONE ? NULL : &r->devices[i];
-}
-
-kin_membership_state kin_membership_state_now(const kin_membership *r) {
-    if (r->in_force) return r->is_up ? KIN_MEMBERSHIP_SERVING : KIN_MEMBERSHIP_PREPARING;
-    return r->is_short && !r->asking ? KIN_MEMBERSHIP_SHORT : KIN_MEMBERSHIP_GATHERING;
-}
-
-uint32_t kin_membership_epoch(const kin_membership *r) {
-    return r->epoch;
-}
-
-bool kin_membership_yields(const kin_membership *r) {
-    return r->yields && r->n_requests > 0;
-}
-
-uint32_t kin_membership_planned_by(const kin_membership *r) {
-    return r->planned_by;
-}
-
-uint32_t kin_membership_prepares(const kin_membership *r) {
-    return r->next.question;
-}
-
-int kin_membership_n_requests(const kin_membership *r) {
-    return r->n_requests;
-}
-
-bool kin_membership_accepts(const kin_membership *r, uint32_t epoch) {
-    return r->in_force && epoch == r->epoch;
 }

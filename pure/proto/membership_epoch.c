@@ -1,81 +1,20 @@
+#include "pure/proto/membership_epoch.h"
+
 #include <stdio.h>
 #include <string.h>
 
-#include "base/hash.h"
-#include "pure/proto/epoch.h"
 #include "pure/proto/label.h"
-#include "pure/proto/membership_impl.h"
+#include "pure/proto/membership_begin.h"
+#include "pure/proto/membership_end.h"
+#include "pure/proto/membership_next.h"
+#include "pure/proto/membership_view.h"
 
 enum { BREAKS_MOST = 2 }; // most breaks of a hop without progress
 
-bool kin_membership_is_available(const kin_membership *r, int i) {
-    kin_device_state state = r->devices[i].state;
-    return state == KIN_DEVICE_JOINED || state == KIN_DEVICE_PREPARING || state == KIN_DEVICE_READY;
-}
-
-bool kin_membership_is_member(const kin_membership *r, int i) {
-    for (int m = 0; m < r->n_members; m++) {
-        if (r->members[m] == i) return true;
-    }
-    return false;
-}
-
-void kin_membership_set_state(kin_membership *r, int i, kin_device_state state) {
-    r->devices[i].state = state;
-    r->devices[i].since = r->now;
-    r->devices[i].progress = (kin_proto_progress){0};
-}
-
-// ---- the end of an epoch
-
-static void fail_requests(kin_membership *r, const char *reason) {
-    kin_membership_action *fail = kin_membership_act(r, KIN_MEMBERSHIP_FAIL);
-    snprintf(fail->text, sizeof fail->text, "%s", reason);
-}
-
-void kin_membership_end_epoch(kin_membership *r, const char *reason) {
-    if (!r->in_force) return;
-    r->in_force = r->is_up = r->own_ring_open = false;
-    kin_membership_drop_next(r);
-    r->own_ring_error[0] = '\0';
-    r->ended_at = r->now;
-    r->change++; // the same plan again is a new epoch
-    if (r->n_requests > 0) fail_requests(r, reason);
-    r->n_requests = 0;
-    if (r->n_members > 0) kin_membership_act(r, KIN_MEMBERSHIP_CLOSE_RING);
-    for (int m = 0; m < r->n_members; m++) {
-        int i = r->members[m];
-        kin_membership_device *d = &r->devices[i];
-        d->stage = 0;
-        d->ring_open = false;
-        d->ring_error[0] = '\0';
-        bool worked = d->state == KIN_DEVICE_PREPARING || d->state == KIN_DEVICE_READY;
-        if (worked) kin_membership_set_state(r, i, KIN_DEVICE_JOINED);
-        if (worked || d->state == KIN_DEVICE_FAILED) {
-            kin_membership_action *end = kin_membership_act(r, KIN_MEMBERSHIP_SEND_END);
-            end->link = d->link;
-            end->device = i;
-            snprintf(end->text, sizeof end->text, "%s", reason);
-        }
-    }
-    kin_membership_log(r, KIN_LOG_DEBUG, "plan %u ended: %s", r->epoch, reason);
-    r->changed = true;
-}
-
 // ---- when to ask the planner
-
-kin_time kin_membership_later(kin_time from, uint64_t ns) {
-    return ns > UINT64_MAX - from ? UINT64_MAX : from + ns;
-}
 
 static kin_time latest(kin_time a, kin_time b) {
     return a > b ? a : b;
-}
-
-int kin_membership_n_available(const kin_membership *r) {
-    int n = 0;
-    for (int i = 0; i < KIN_MEMBERSHIP_DEVICES; i++) n += kin_membership_is_available(r, i);
-    return n;
 }
 
 static bool everybody_is_here(const kin_membership *r) {
@@ -163,50 +102,6 @@ static bool is_same_plan(const kin_membership *r, int n, const uint8_t *members,
     return true;
 }
 
-// In a dry run, plans are of no interest to people.
-static kin_log_level level_of_plan(const kin_membership *r) {
-    return r->options.dry_run ? KIN_LOG_DEBUG : KIN_LOG_INFO;
-}
-
-static void log_plan(kin_membership *r) {
-    if (r->n_members == 0)
-        kin_membership_log(r, KIN_LOG_DEBUG, "plan %u: no device", r->epoch);
-    else
-        kin_membership_log(r, KIN_LOG_DEBUG, "plan %u: %d device%s", r->epoch, r->n_members, r->n_members == 1 ? "" : "s");
-}
-
-void kin_membership_begin_epoch(kin_membership *r, uint32_t question, int n, const uint8_t *members, const uint64_t *works) {
-    r->planned_by = question;
-    r->epoch = kin_epoch_next(r->epoch);
-    r->has_plan = r->in_force = true;
-    r->n_members = n;
-    for (int m = 0; m < n; m++) {
-        r->members[m] = members[m];
-        r->works[m] = works[m];
-    }
-    log_plan(r);
-    for (int m = n - 1; m >= 0; m--) { // from last to first, so that a member that connects to its next one finds it informed
-        int i = members[m];
-        kin_membership_set_state(r, i, KIN_DEVICE_PREPARING);
-        r->devices[i].stage = m + 1;
-        r->devices[i].ring_open = false;
-        r->devices[i].ring_since = r->now;
-        r->devices[i].ring_error[0] = '\0';
-        kin_membership_action *send = kin_membership_act(r, KIN_MEMBERSHIP_SEND_PLAN);
-        send->device = i;
-        send->link = r->devices[i].link;
-    }
-    r->own_ring_since = r->now;
-    if (n > 0) kin_membership_act(r, KIN_MEMBERSHIP_OPEN_RING)->device = members[0];
-    r->changed = true;
-    kin_membership_check_ready(r);
-}
-
-static void log_doing(kin_membership *r) {
-    char doing[KIN_MEMBERSHIP_SENTENCE];
-    kin_membership_log(r, level_of_plan(r), "%s", kin_membership_doing(r, doing, sizeof doing));
-}
-
 void kin_membership_handle_plan(kin_membership *r, const kin_membership_event *event) {
     if (!is_for_now(r, event)) return;
     uint8_t members[KIN_MEMBERSHIP_DEVICES];
@@ -218,7 +113,7 @@ void kin_membership_handle_plan(kin_membership *r, const kin_membership_event *e
         kin_membership_end_soon(r);
     } else if (is_same) {
         kin_membership_drop_next(r);
-        if (is_news && r->is_up && r->n_members == 0) log_doing(r);
+        if (is_news && r->is_up && r->n_members == 0) kin_membership_log_doing(r);
     } else if (r->is_up) {
         kin_membership_prepare_next(r, event, members, works);
     } else {
@@ -279,12 +174,6 @@ static void end_for_ring_link(kin_membership *r, int m, const char *reason) {
     kin_membership_end_epoch(r, sentence);
 }
 
-static void log_break(kin_membership *r, kin_log_level level, const char *sentence) {
-    if (r->broke_requests) fail_requests(r, sentence);
-    kin_membership_log(r, r->broke_requests ? KIN_LOG_DEBUG : level, "%s", sentence);
-    r->broken[0] = '\0';
-}
-
 // Forgets the faults of this epoch's hops and members. A ring without a hop says nothing about that hop when it works.
 static void forget_faults(kin_membership *r) {
     for (int m = -1; m < r->n_members; m++) {
@@ -318,7 +207,7 @@ static void count_break(kin_membership *r) {
     if (*n < UINT8_MAX) ++*n;
     bool is_the_head_alone = r->broken_from == r->broken_to;
     if (*n < BREAKS_MOST || is_the_head_alone) {
-        log_break(r, KIN_LOG_WARN, r->broken);
+        kin_membership_log_break(r, KIN_LOG_WARN, r->broken);
         return;
     }
     int out = end_that_breaks(r);
@@ -326,19 +215,11 @@ static void count_break(kin_membership *r) {
     snprintf(sentence, sizeof sentence, "%s again before a step completed", r->broken);
     kin_label_set_sentence(d->last_error, sizeof d->last_error - 1, sentence);
     if (kin_membership_is_available(r, out)) kin_membership_leave_out(r, out, sentence);
-    if (r->broken[0]) log_break(r, KIN_LOG_WARN, sentence);
+    if (r->broken[0]) kin_membership_log_break(r, KIN_LOG_WARN, sentence);
 }
 
 void kin_membership_check_break(kin_membership *r) {
     if (r->broken[0] && r->now - r->broken_at >= r->options.break_wait_ns) count_break(r);
-}
-
-void kin_membership_log_once(kin_membership *r, int i, kin_log_level level, const char *sentence) {
-    bool is_member = kin_membership_is_member(r, i);
-    if (is_member && r->broken[0])
-        log_break(r, level, sentence);
-    else
-        kin_membership_log(r, is_member && r->n_requests > 0 ? KIN_LOG_DEBUG : level, "%s", sentence);
 }
 
 void kin_membership_handle_ring(kin_membership *r, const kin_membership_event *event) {
@@ -462,26 +343,6 @@ void kin_membership_check_ring(kin_membership *r) {
                  error[0] ? error : "no answer", d->facts.endpoint.port, d->name);
     kin_label_set_sentence(d->last_error, sizeof d->last_error - 1, sentence);
     kin_membership_leave_out(r, out, sentence);
-}
-
-// The first plan is made early, so that its devices prepare while others may still join.
-static bool may_be_up(const kin_membership *r) {
-    if (r->was_up || (r->options.n_expected > 0 && kin_membership_n_available(r) >= r->options.n_expected)) return true;
-    return r->change == r->change_answered && r->now >= kin_membership_later(r->joined_at, r->options.join_wait_ns);
-}
-
-void kin_membership_check_ready(kin_membership *r) {
-    if (!r->in_force || r->is_up || (r->n_members > 0 && !r->own_ring_open) || !may_be_up(r)) return;
-    for (int m = 0; m < r->n_members; m++) {
-        const kin_membership_device *d = &r->devices[r->members[m]];
-        if (d->state != KIN_DEVICE_READY || !d->ring_open) return;
-    }
-    r->is_up = true;
-    r->last_break[0] = '\0';
-    kin_membership_act(r, KIN_MEMBERSHIP_UP);
-    log_doing(r);
-    r->was_up = true;
-    r->changed = true;
 }
 
 void kin_membership_handle_request(kin_membership *r, const kin_membership_event *event) {

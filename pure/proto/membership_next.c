@@ -1,24 +1,13 @@
+#include "pure/proto/membership_next.h"
+
 #include <stdio.h>
 #include <string.h>
 
 #include "pure/proto/label.h"
-#include "pure/proto/membership_impl.h"
+#include "pure/proto/membership_begin.h"
+#include "pure/proto/membership_end.h"
 
 enum { WAITS_WITHOUT_NUMBERS = 10 };
-
-void kin_membership_drop_next(kin_membership *r) {
-    if (!r->next.question) return;
-    for (int m = 0; m < r->next.n_members; m++) r->devices[r->next.members[m]].prefetch = (kin_proto_progress){0};
-    r->next.question = 0;
-    r->yields = false;
-    r->changed = true;
-}
-
-void kin_membership_drop_next_with(kin_membership *r, int i) {
-    for (int m = 0; m < r->next.n_members && r->next.question; m++) {
-        if (r->next.members[m] == i) kin_membership_drop_next(r);
-    }
-}
 
 // ---- preparing it
 

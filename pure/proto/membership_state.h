@@ -1,9 +1,17 @@
-// Internals of kin_membership, shared by membership.c (devices), membership_epoch.c (epochs: plans, ring links, requests),
-// membership_next.c (the plan being prepared) and membership_words.c (log lines and sentences).
+// The state of a membership, its actions and log lines, and predicates. Shared by its modules, lowest first:
+//
+//   membership_view    inspection, sentences for people
+//   membership_end     ends of epochs, of better plans, of a device's part
+//   membership_begin   an epoch begins; its ring comes up
+//   membership_next    the plan that is prepared beside the epoch in force
+//   membership_epoch   the planner, ring links, faults, requests
+//   membership         devices, and the step
+//
+// Owner and thread: the membership's.
 #pragma once
 
 #include "base/err.h"
-#include "pure/proto/membership.h"
+#include "pure/proto/device_events.h"
 
 struct kin_membership {
     kin_membership_options options;
@@ -73,55 +81,19 @@ struct kin_membership {
     kin_membership_actions actions; // of the current step
 };
 
-// ---- membership_words.c: the caller fills in the fields of the kind
-
+// Adds an action to the current step; the caller fills in the fields of its kind.
 kin_membership_action *kin_membership_act(kin_membership *r, kin_membership_action_kind kind);
 void kin_membership_log(kin_membership *r, kin_log_level level, const char *fmt, ...) KIN_PRINTF(3, 4);
 // Writes "device 'tower' (stage 2 of 3)", or without the stage if it has none.
 const char *kin_membership_whom(const kin_membership *r, int i, char buf[KIN_MEMBERSHIP_SENTENCE]);
 
-// Reports each event in one line: if it ends running requests, they get the sentence, otherwise the log does. `sentence`: what
-// happened to device i. Call before the epoch ends because of it.
-void kin_membership_log_once(kin_membership *r, int i, kin_log_level level, const char *sentence);
-
-// ---- membership_epoch.c
-
 // True if the device is connected, its facts are known, and it is not left out for a while.
 bool kin_membership_is_available(const kin_membership *r, int i);
+// Returns the number of available devices.
 int kin_membership_n_available(const kin_membership *r);
+// True if the device is a member of the last plan.
 bool kin_membership_is_member(const kin_membership *r, int i);
-
-// Ends the epoch because of `reason`; requests fail with it. Does nothing if no epoch is in force.
-void kin_membership_end_epoch(kin_membership *r, const char *reason);
-// Leaves the device out for a while, longer each time; ends an epoch that it is part of with `sentence`.
-void kin_membership_leave_out(kin_membership *r, int i, const char *sentence);
-uint64_t kin_membership_rest_ns(const kin_membership *r, int n_failures); // time to leave out a device after n_failures
+// Changes the state of device i, from now on; forgets its progress.
 void kin_membership_set_state(kin_membership *r, int i, kin_device_state state);
-
-// ---- membership_next.c: the plan that is prepared beside the epoch in force
-
-// The planner's answer is better than the plan in force: prepares it, unless that has begun already.
-void kin_membership_prepare_next(kin_membership *r, const kin_membership_event *event, const uint8_t *members,
-                                 const uint64_t *works);
-void kin_membership_drop_next(kin_membership *r);
-void kin_membership_end_soon(kin_membership *r);              // no better plan without the slow devices: plans with all again
-void kin_membership_drop_next_with(kin_membership *r, int i); // if device i is part of it
-void kin_membership_handle_prefetched(kin_membership *r, const kin_membership_event *event);
-void kin_membership_check_next(kin_membership *r); // switches, speeds up or gives up when it is time
-
-// ---- membership_epoch.c
-
+// Returns the time ns later; the end of time if that overflows.
 kin_time kin_membership_later(kin_time from, uint64_t ns);
-void kin_membership_begin_epoch(kin_membership *r, uint32_t question, int n, const uint8_t *members, const uint64_t *works);
-void kin_membership_handle_plan(kin_membership *r, const kin_membership_event *event);
-void kin_membership_handle_no_plan(kin_membership *r, const kin_membership_event *event);
-void kin_membership_handle_ring(kin_membership *r, const kin_membership_event *event);
-void kin_membership_handle_wrong(kin_membership *r, const kin_membership_event *event);
-void kin_membership_handle_loss(kin_membership *r, const kin_membership_event *event); // of a step
-void kin_membership_blame_sender(kin_membership *r, int i, const char *reason);        // device i received invalid data
-void kin_membership_note_progress(kin_membership *r, uint64_t progress);
-void kin_membership_handle_request(kin_membership *r, const kin_membership_event *event);
-void kin_membership_check_ready(kin_membership *r); // brings the ring up when it is ready
-void kin_membership_check_break(kin_membership *r); // reports a broken link when it is time
-void kin_membership_check_ring(kin_membership *r);  // leaves out an end of a link that was closed for too long
-void kin_membership_check_due(kin_membership *r);   // asks the planner when it is time

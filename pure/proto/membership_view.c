@@ -1,44 +1,46 @@
-#include <stdarg.h>
+#include "pure/proto/membership_view.h"
+
 #include <stdio.h>
 #include <string.h>
 
 #include "base/sentence.h"
-#include "pure/proto/membership_impl.h"
+#include "pure/proto/membership_state.h"
 
-kin_membership_action *kin_membership_act(kin_membership *r, kin_membership_action_kind kind) {
-    kin_assert(r->actions.n < KIN_MEMBERSHIP_ACTIONS);
-    kin_membership_action *action = &r->actions.at[r->actions.n++];
-    action->kind = kind;
-    action->link = 0;
-    action->epoch = r->epoch;
-    action->question = 0;
-    action->device = 0;
-    action->rate_limited = false;
-    action->n_devices = 0;
-    action->level = KIN_LOG_INFO;
-    action->text[0] = '\0';
-    return action;
+const kin_membership_device *kin_membership_device_at(const kin_membership *r, int i) {
+    kin_assert(i >= 0 && i < KIN_MEMBERSHIP_DEVICES);
+    return r->devices[i].state == KIN_DEVICE_NONE ? NULL : &r->devices[i];
 }
 
-void kin_membership_log(kin_membership *r, kin_log_level level, const char *fmt, ...) {
-    kin_membership_action *action = kin_membership_act(r, KIN_MEMBERSHIP_LOG);
-    action->level = level;
-    va_list args;
-    va_start(args, fmt);
-    kin_sentence_vprint(action->text, sizeof action->text, fmt, args);
-    va_end(args);
+kin_membership_state kin_membership_state_now(const kin_membership *r) {
+    if (r->in_force) return r->is_up ? KIN_MEMBERSHIP_SERVING : KIN_MEMBERSHIP_PREPARING;
+    return r->is_short && !r->asking ? KIN_MEMBERSHIP_SHORT : KIN_MEMBERSHIP_GATHERING;
 }
 
-const char *kin_membership_whom(const kin_membership *r, int i, char buf[KIN_MEMBERSHIP_SENTENCE]) {
-    const kin_membership_device *d = &r->devices[i];
-    int stage = d->stage;
-    for (int m = 0; m < r->n_members && r->broken[0]; m++) stage = r->members[m] == i ? m + 1 : stage; // as of a moment ago
-    if (stage)
-        snprintf(buf, KIN_MEMBERSHIP_SENTENCE, "device '%s' (stage %d of %d)", d->name, stage, r->n_members);
-    else
-        snprintf(buf, KIN_MEMBERSHIP_SENTENCE, "device '%s'", d->name);
-    return buf;
+uint32_t kin_membership_epoch(const kin_membership *r) {
+    return r->epoch;
 }
+
+bool kin_membership_yields(const kin_membership *r) {
+    return r->yields && r->n_requests > 0;
+}
+
+uint32_t kin_membership_planned_by(const kin_membership *r) {
+    return r->planned_by;
+}
+
+uint32_t kin_membership_prepares(const kin_membership *r) {
+    return r->next.question;
+}
+
+int kin_membership_n_requests(const kin_membership *r) {
+    return r->n_requests;
+}
+
+bool kin_membership_accepts(const kin_membership *r, uint32_t epoch) {
+    return r->in_force && epoch == r->epoch;
+}
+
+// ---- sentences
 
 // Returns the first member of the last plan in this state, or -1.
 static int member_in(const kin_membership *r, kin_device_state state) {
