@@ -557,6 +557,20 @@ static void a_format_and_a_pattern_hold_together_in_every_syntax(void **state) {
     }
 }
 
+#define PY(argument) "<|tool_call_start|>[f(x=" argument ")]<|tool_call_end|>"
+
+static void keywords_hold_of_strings_as_in_python_without_escapes(void **state) {
+    (void)state;
+    kin_chat_format raw = *kin_chat_format_known(KIN_CHAT_LFM);
+    kin_reply_tool tool = {.name = {"f", 1},
+                           .parameters = str("{\"properties\":{\"x\":{\"type\":\"string\",\"minLength\":2,\"maxLength\":2}}}"),
+                           .strict = true};
+    kin_reply_rules rules = {.format = &raw, .tools = &tool, .n_tools = 1, .required = true};
+    raw.is_raw = true;
+    expect(&rules, true, REPLIES(PY("'ab'"), PY("'\\n'"), PY("'\"\\'")));
+    expect(&rules, false, REPLIES(PY("'a'"), PY("'abc'"), PY("\"\\n\\n\""), PY("'\\n\\n'")));
+}
+
 static void what_schemas_cannot_say_is_any_object_unless_strict(void **state) {
     (void)state;
     kin_reply_tool tool = {.name = {"f", 1}, .parameters = str("{\"properties\":{\"a\":{\"not\":{\"const\":1}}}}")};
@@ -853,6 +867,7 @@ int main(void) {
         cmocka_unit_test(each_keyword_holds_in_gemmas_own_quotes),
         cmocka_unit_test(a_pattern_of_plain_text_may_have_quotes_and_line_ends),
         cmocka_unit_test(a_format_and_a_pattern_hold_together_in_every_syntax),
+        cmocka_unit_test(keywords_hold_of_strings_as_in_python_without_escapes),
         cmocka_unit_test(what_schemas_cannot_say_is_any_object_unless_strict),
         cmocka_unit_test(a_keyword_that_is_not_supported_loosens_its_own_schema_only),
         cmocka_unit_test(many_tools_have_room_in_every_format),

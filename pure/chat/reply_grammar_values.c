@@ -273,6 +273,16 @@ static int put_python_list(kin_reply_writer *w, const kin_json *json, const kin_
     return rc;
 }
 
+// Writes a string that has no escapes between the quotes, and no quote: JSON would have both.
+static int put_raw_string(kin_reply_writer *w, const kin_json *json, const kin_json_value *schema, const kin_reply_tool *tool) {
+    static const char body[] = "[^'\\x00]*";
+    const kin_schema_text text = {.any = "unquoted", .any_body = {body, sizeof body - 1}, .mark = "'", .only_strings = true};
+    kin_reply_put(w, "\"'\" ");
+    int rc = kin_reply_put_schema(w, json, schema, &text, tool, "unquoted");
+    kin_reply_put(w, " \"'\" ");
+    return rc;
+}
+
 // Writes a value. Where the schema has other keywords than types it is JSON, which the parser reads there too.
 static int put_python(kin_reply_writer *w, const kin_json *json, const kin_json_value *schema, const kin_reply_tool *tool,
                       int depth) {
@@ -283,6 +293,7 @@ static int put_python(kin_reply_writer *w, const kin_json *json, const kin_json_
         kin_reply_put(w, "quoted ");
         return 0;
     }
+    if (types == KIN_TYPE_STRING && w->format->is_raw && depth == 0) return put_raw_string(w, json, schema, tool);
     if (types == KIN_TYPE_BOOLEAN && has_only(json, schema, none)) {
         kin_reply_put(w, "(\"True\" | \"False\" | \"true\" | \"false\") ");
         return 0;
@@ -378,6 +389,8 @@ static void put_python_rules(kin_reply_writer *w) {
     kin_reply_put(w, "\"'\" [^'\\\\]* \"'\" | \"\\\"\" [^\"\\\\]* \"\\\"\" ");
     kin_reply_put(w, w->format->is_raw ? "" : "| string ");
     kin_reply_end_rule(w, "quoted");
+    kin_reply_put(w, "[^'\\x00]*");
+    kin_reply_end_rule(w, "unquoted");
     kin_reply_put(w, "quoted | value | \"True\" | \"False\" | \"None\" | \"[\" ws (any (ws \",\" ws any)*)? ws \"]\" | ");
     kin_reply_put(w, "\"{\" ws (any-member (ws \",\" ws any-member)*)? ws \"}\"");
     kin_reply_end_rule(w, "any");
