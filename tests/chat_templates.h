@@ -113,7 +113,7 @@ static const model models[] = {
                ">\n" PARAMETERS("<parameter={{ k }}>" TEXT_OR_JSON "</parameter>\n") "</function>\n</seed:tool_call>")),
      KIN_CHAT_SEED, ALL & ~WITH_NULL, CHATML},
     {"gemma 4", GEMMA_VALUE CHAT(EACH("<|tool_call>call:" NAME "{{ gv(c.function.arguments) }}<tool_call|>")), KIN_CHAT_GEMMA,
-     ALL & ~WITH_MARKS, CHATML},
+     ALL, CHATML},
     {"LFM2", PY CHAT("<|tool_call_start|>" LIST(PYTHON_CALL) "<|tool_call_end|>"), KIN_CHAT_LFM, ALL, CHATML},
     {"Olmo 3", PY CHAT("<function_calls>\n" EACH(PYTHON_CALL "\n") "</function_calls>"), KIN_CHAT_OLMO, ALL, CHATML},
     {"Llama 4", PY CHAT(LIST(PYTHON_CALL)), KIN_CHAT_PYTHONIC, ALL, CHATML},
