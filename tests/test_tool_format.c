@@ -12,6 +12,7 @@
 #include <string.h>
 
 #include "base/rng.h"
+#include "pure/chat/reply_parser.h"
 #include "pure/chat/tool_format.h"
 #include "pure/grammar/grammar_compile.h"
 #include "pure/sampling/constraint.h"
