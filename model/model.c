@@ -175,6 +175,9 @@ static int check_qkv(const kin_model *m, int il, kin_err *err) {
 static int check_experts(const kin_model *m, int il, const kin_weight_set *known, kin_err *err) {
     const kin_gguf_tensor *const *w = m->layers[il].w;
     if (!kin_layer_of(&m->hp, il).has_experts || !kin_weight_set_has(known, KIN_W_FFN_GATE_EXPS)) return 0;
+    if (w[KIN_W_FFN_GATE_UP_EXPS] && m->hp.n_ff_exp % 16 != 0) // up must begin with a panel of rows
+        return kin_err_set(err, "experts whose gate and up are one matrix must have a width that is a multiple of 16, not %d",
+                           m->hp.n_ff_exp);
     if (w[KIN_W_FFN_GATE_UP_EXPS] ? !w[KIN_W_FFN_GATE_EXPS] && !w[KIN_W_FFN_UP_EXPS]
                                   : w[KIN_W_FFN_GATE_EXPS] && w[KIN_W_FFN_UP_EXPS])
         return 0;

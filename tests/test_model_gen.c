@@ -434,6 +434,20 @@ static void every_family_of_the_benchmark_is_described(void **state) {
     "\nattention.head_count 4\nattention.head_count_kv " heads_kv                                                                \
     "\nattention.layer_norm_rms_epsilon 0.00001\nssm.conv_kernel 4\nssm.state_size 16\nssm.group_count 1\n"                      \
     "ssm.time_step_rank 2\nssm.inner_size 64\n"
+#define NEMOTRON_LATENT(latent)                                                                                                  \
+    "architecture nemotron_h_moe\ncontext_length 64\nembedding_length 64\nblock_count 3\nfeed_forward_length [0, 64, 0]\n"       \
+    "attention.head_count 4\nattention.head_count_kv [0, 0, 2]\nattention.layer_norm_rms_epsilon 0.00001\nssm.conv_kernel 4\n"   \
+    "ssm.state_size 16\nssm.group_count 1\nssm.time_step_rank 2\nssm.inner_size 64\nexpert_count 4\nexpert_used_count 2\n"       \
+    "expert_feed_forward_length 24\nmoe_latent_size " latent "\n"
+#define QWEN4EXP(width)                                                                                                          \
+    "architecture qwen4exp\ncontext_length 64\nembedding_length 64\nblock_count 3\nattention.head_count 4\n"                     \
+    "attention.head_count_kv 2\nattention.key_length 16\nattention.value_length 16\nattention.layer_norm_rms_epsilon 0.00001\n"  \
+    "attention.indexer.top_k 2048\nattention.compress_ratios [0]\nssm.conv_kernel 4\n"                                           \
+    "ssm.state_size 32\nssm.group_count 2\nssm.time_step_rank 4\nssm.inner_size 128\nfull_attention_interval 3\n"                \
+    "hyper_connection.count 2\nhyper_connection.low_rank 32\nexpert_count 4\nexpert_used_count 2\nple.layers [0]\n"              \
+    "expert_feed_forward_length " width "\nexpert_shared_feed_forward_length 32\nple.ngram_size 2\nple.heads_per_ngram 1\n"      \
+    "ple.conv_kernel 4\nple.eos_token_id 2\nple.layer_multipliers u64[5, 7]\nple.head_offsets u64[0]\n"                          \
+    "ple.head_vocab_sizes u64[9]\nembedding_length_per_layer_input 64\n"
 #define STABLELM                                                                                                                 \
     "architecture stablelm\ncontext_length 64\nembedding_length 64\nblock_count 2\nfeed_forward_length 96\n"                     \
     "attention.head_count 4\nattention.head_count_kv 2\nattention.layer_norm_epsilon 0.00001\nrope.dimension_count 8\n"
@@ -490,11 +504,36 @@ static void a_family_refuses_layers_that_it_cannot_compute(void **state) {
     (void)state;
     expect_family(NEMOTRON("[0, 64, 0]", "[0, 0, 2]"), NULL);
     expect_family(NEMOTRON("[0, 64, 0]", "[2, 0, 2]"), "without state spaces");
+    expect_family(NEMOTRON_LATENT("48"), NULL);
+    expect_family(NEMOTRON_LATENT("24"), "a latent of experts must be a multiple of 16 numbers, not 24");
     expect_family(DEEPSEEK4("8", "4"), NULL);
     expect_family(DEEPSEEK4("[8, 4, 8, 8]", "4"), "layers with different numbers of heads are not supported");
     expect_family(DEEPSEEK4("8", "3"), "a softmax of the chosen ones");
     expect_family(STABLELM "present blk.0.attn_q_norm.weight\npresent blk.0.attn_k_norm.weight\n", NULL);
     expect_family(STABLELM "present blk.1.attn_k_norm.weight\n", "layer 1 has a norm of query heads or of key heads alone");
+}
+
+static void expect_model(const char *keys, const char *error) {
+    temp_path text = write_text(keys), path = new_path();
+    kin_model_spec s = small_spec("llama");
+    kin_model model;
+    kin_err err = {""};
+    s.keys = text.text;
+    s.mix = "f32";
+    if (kin_model_gen(&s, path.text, &err) != 0) fail_msg("%s", err.text);
+    int rc = kin_model_open(&model, path.text, &err);
+    if (rc == 0) kin_model_close(&model);
+    if ((rc == 0) != !error || (error && !strstr(err.text, error))) fail_msg("'%s'", err.text);
+    unlink(path.text);
+    unlink(text.text);
+}
+#define expect_model(...) FROM_TEST(expect_model(__VA_ARGS__))
+
+static void gate_and_up_in_one_matrix_need_whole_panels(void **state) {
+    (void)state;
+    expect_model(QWEN4EXP("32") "optional ffn_gate_up_exps.weight\n", NULL);
+    expect_model(QWEN4EXP("24") "optional ffn_gate_up_exps.weight\n", "must have a width that is a multiple of 16, not 24");
+    expect_model(QWEN4EXP("24") "optional ffn_gate_exps.weight ffn_up_exps.weight\n", NULL);
 }
 
 static void impossible_texts_are_refused(void **state) {
@@ -541,6 +580,7 @@ int main(void) {
         cmocka_unit_test(lists_and_optional_weights_are_written),
         cmocka_unit_test(every_family_of_the_benchmark_is_described),
         cmocka_unit_test(a_family_refuses_layers_that_it_cannot_compute),
+        cmocka_unit_test(gate_and_up_in_one_matrix_need_whole_panels),
         cmocka_unit_test(impossible_texts_are_refused),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -78,8 +78,6 @@ static void read_experts(kin_hparams *hp, kin_meta *k, kin_gating gating) {
     kin_meta_routing(k, &hp->routing, gating, false);
     if (!k->failed && hp->routing.n_group > 1 && hp->routing.gating != KIN_GATING_SIGMOID)
         kin_meta_fail(k, "groups of experts that are not chosen by sigmoids are not supported");
-    if (!k->failed && hp->n_expert > 0 && hp->n_ff_exp % 16 != 0)
-        kin_meta_fail(k, "an expert's width must be a multiple of 16, not %d", hp->n_ff_exp); // gate and up may be one matrix
 }
 
 static void read_latents(kin_hparams *hp, kin_meta *k) {

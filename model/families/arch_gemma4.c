@@ -53,8 +53,6 @@ static void read_gemma4_keys(kin_hparams *hp, kin_meta *k) {
     kin_meta_routing(k, &hp->routing, KIN_GATING_SOFTMAX, true);
     read_windowed_heads(hp, k);
     read_shared(hp, k);
-    if (!k->failed && hp->n_expert > 0 && hp->n_ff_exp % 16 != 0)
-        kin_meta_fail(k, "an expert's width must be a multiple of 16, not %d", hp->n_ff_exp); // gate and up may be one matrix
     hp->n_input = kin_meta_int(k, "embedding_length_per_layer_input", 0, 0, 1 << 20);
     if (!k->failed && hp->n_input > 0 && hp->n_embd % 16 != 0)
         kin_meta_fail(k, "inputs of the layers need a width that is a multiple of 16, not %d", hp->n_embd);

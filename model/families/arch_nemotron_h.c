@@ -23,6 +23,8 @@ static void read_nemotron_experts(kin_hparams *hp, kin_meta *k) {
     hp->n_expert_latent = kin_meta_int(k, "moe_latent_size", 0, 0, 1 << 20);
     kin_meta_routing(k, &hp->routing, KIN_GATING_SIGMOID, false);
     if (!k->failed && hp->n_expert == 0) kin_meta_fail(k, "a nemotron_h_moe model without experts");
+    if (!k->failed && hp->n_expert_latent % 16 != 0) // their sums are computed in vectors
+        kin_meta_fail(k, "a latent of experts must be a multiple of 16 numbers, not %d", hp->n_expert_latent);
 }
 
 // A layer without a feed-forward block is attention, or, without key and value heads, a state space.
