@@ -86,10 +86,10 @@ static void set_blocks(kin_model_facts *f, const kin_model *m) {
             sum += block[k];
             n += block[k] > 0;
         }
-        // Gate and up are one compute block; down is the next, or, with experts or several streams, part of the same.
+        // Gate and up are one compute block; down is the next, or part of the same in layers of fewer blocks.
         double gate_up = block[KIN_WEIGHT_BLOCK_FFN_GATE] + block[KIN_WEIGHT_BLOCK_FFN_UP],
                down = block[KIN_WEIGHT_BLOCK_FFN_DOWN];
-        double ffn = kin_layer_of(&m->hp, il).has_experts || m->hp.n_streams > 1 ? gate_up + down : larger(gate_up, down);
+        double ffn = kin_weights_n_compute_blocks(&m->hp, il) < 3 ? gate_up + down : larger(gate_up, down);
         f->block_bytes = larger(f->block_bytes, larger(block[KIN_WEIGHT_BLOCK_ATTN], ffn));
     }
     f->weight_block_bytes = (sum + (double)m->output->n_bytes) / (n + f->output_blocks);
@@ -217,7 +217,9 @@ int kin_model_facts_of(kin_model_facts *f, const kin_model *m, const kin_shard_o
     f->cpu_buffer_bytes = (double)(kin_shard_buffer_bytes(m, o, false) + kin_shard_overhead_bytes());
     f->gpu_buffer_bytes = (double)kin_shard_buffer_bytes(m, o, true);
     f->output_ops = 2 + (f->output_blocks > 1 ? 2 : 1) * f->output_blocks; // norm, its weight; per tile a product and a copy
-    const kin_kernels *kernels = kin_shard_has_kernels(m, o) ? kin_kernels_at(0) : NULL;
-    if (count_layer_ops(m, o, hp->n_layer / 2, kernels, &f->layer_ops, err) != 0) return KIN_FAIL;
-    return count_layer_ops(m, o, hp->n_layer / 2, NULL, &f->gpu_layer_ops, err);
+    // A model that ggml cannot compute is never on a GPU, and its nodes are those of kin's kernels everywhere.
+    const kin_kernels *own = kin_kernels_at(0), *on_gpu = kin_blocks_without_ggml(hp) ? own : NULL;
+    const kin_kernels *on_cpu = kin_shard_has_kernels(m, o) ? own : on_gpu;
+    if (count_layer_ops(m, o, hp->n_layer / 2, on_cpu, &f->layer_ops, err) != 0) return KIN_FAIL;
+    return count_layer_ops(m, o, hp->n_layer / 2, on_gpu, &f->gpu_layer_ops, err);
 }

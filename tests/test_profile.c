@@ -419,6 +419,30 @@ static void layers_that_differ_in_width_hold_what_is_theirs(void **state) {
     kin_model_close(&m);
 }
 
+// In a layer that is a feed-forward block only, up and down are in the ring at once.
+static void a_layer_of_one_block_needs_a_ring_for_all_of_it(void **state) {
+    static const char text[] = "architecture nemotron_h\ncontext_length 512\nembedding_length 64\nblock_count 3\n"
+                               "feed_forward_length [0, 1024, 0]\nattention.head_count 4\nattention.head_count_kv [0, 0, 2]\n"
+                               "attention.layer_norm_rms_epsilon 0.00001\nssm.conv_kernel 4\nssm.state_size 16\n"
+                               "ssm.group_count 1\nssm.time_step_rank 2\nssm.inner_size 64\n";
+    char keys[] = "/tmp/kin-profile-keys-XXXXXX";
+    const int fd = mkstemp(keys);
+    opened o;
+    kin_model_facts f;
+    kin_model_spec spec = dense();
+    (void)state;
+    assert_true(fd >= 0 && write(fd, text, sizeof text - 1) == sizeof text - 1);
+    close(fd);
+    spec.keys = keys;
+    spec.n_vocab = 300;
+    spec.mix = "q8_0";
+    open_spec(&o, &spec);
+    facts_of(&o, 512, &f);
+    near(f.block_bytes, 2 * 64 * 1024 * 34.0 / 32 + 64 * sizeof(float), 0);
+    close_spec(&o);
+    unlink(keys);
+}
+
 static void experts_are_counted_apart_and_used_in_part(void **state) {
     (void)state;
     opened o;
@@ -561,6 +585,7 @@ int main(void) {
         cmocka_unit_test(a_dense_model_asks_for_what_its_shape_says),
         cmocka_unit_test(recurrent_layers_have_checkpoints),
         cmocka_unit_test(layers_that_differ_in_width_hold_what_is_theirs),
+        cmocka_unit_test(a_layer_of_one_block_needs_a_ring_for_all_of_it),
         cmocka_unit_test(experts_are_counted_apart_and_used_in_part),
         cmocka_unit_test(other_types_of_a_cache_are_smaller),
         cmocka_unit_test(facts_are_those_of_the_kernels_that_compute),
