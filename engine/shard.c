@@ -608,21 +608,22 @@ static int run_experts(kin_shard *s, int il, kin_stage_shape shape, const kin_st
 
 // Runs one block with its weights acquired: in->x -> y; the two may be the same memory.
 static int run_block(kin_shard *s, int il, int block, kin_stage_shape shape, const kin_stage_inputs *in, float *y, kin_err *err) {
+    const kin_layer layer = kin_layer_of(&s->hp, il);
+    const bool has_experts = layer.has_experts && block == (layer.has_no_attention ? 0 : 1);
     int number = kin_weights_compute_block(s->weights, il) + block;
     shape.variant = kin_variant_of_block(il, block);
     if (kin_weights_acquire(s->weights, number, err) != 0) return KIN_FAIL;
-    int rc = block == 1 && kin_layer_of(&s->hp, il).has_experts ? run_experts(s, il, shape, in, y, err)
-                                                                : kin_stage_run(s->cpu.stage, shape, in, y, err);
+    int rc = has_experts ? run_experts(s, il, shape, in, y, err) : kin_stage_run(s->cpu.stage, shape, in, y, err);
     kin_weights_release(s->weights, number);
     return rc;
 }
 
-// Copies the rows of a layer's input whose output is needed, before attention overwrites them.
-static void keep_input(kin_shard *s, kin_stage_shape shape, const kin_stage_inputs *in) {
+// Copies the rows of a layer's input whose output is needed: to // f32 [n_out, stream width], which may be the input's memory.
+static void copy_input_of_out(const kin_shard *s, kin_stage_shape shape, const kin_stage_inputs *in, float *to) {
     const size_t width = (size_t)kin_hparams_stream_width(&s->hp);
     for (int i = 0; i < shape.n_out; i++) {
         size_t row = (size_t)(shape.n_out < shape.n_tokens ? in->out_rows[i] : i);
-        memcpy(s->before + (size_t)i * width, in->x + row * width, width * sizeof *s->before);
+        memmove(to + (size_t)i * width, in->x + row * width, width * sizeof *to);
     }
 }
 
@@ -642,12 +643,26 @@ static const int32_t *tokens_of_out(const kin_shard *s, kin_stage_shape shape, c
     return s->out_tokens;
 }
 
+// Runs a layer that is a feed-forward block only, for the rows whose output is needed.
+static int run_ffn_alone(kin_shard *s, int il, kin_stage_shape shape, const kin_stage_inputs *in, float *y, kin_err *err) {
+    const kin_stage_shape ffn = {.n_tokens = shape.n_out, .n_kv = shape.n_kv, .n_out = shape.n_out};
+    kin_stage_inputs ffn_in = *in;
+    if (shape.n_out < shape.n_tokens) {
+        copy_input_of_out(s, shape, in, y);
+        ffn_in.x = y;
+    }
+    ffn_in.inputs = inputs_of_out(s, shape, in);
+    ffn_in.tokens = tokens_of_out(s, shape, in);
+    return run_block(s, il, 0, ffn, &ffn_in, y, err);
+}
+
 // Runs a layer block by block. Rows whose output is not needed are dropped in the attention of the model's last layer.
 static int run_layer(kin_shard *s, int il, kin_stage_shape shape, const kin_stage_inputs *in, float *y, kin_err *err) {
     const bool is_parallel = kin_layer_of(&s->hp, il).is_parallel;
-    if (is_parallel) keep_input(s, shape, in);
+    if (kin_layer_of(&s->hp, il).has_no_attention) return run_ffn_alone(s, il, shape, in, y, err);
+    if (is_parallel) copy_input_of_out(s, shape, in, s->before); // before attention overwrites it
     if (run_block(s, il, 0, shape, in, y, err) != 0) return KIN_FAIL;
-    if (kin_layer_of(&s->hp, il).has_no_attention || kin_layer_of(&s->hp, il).has_no_ff) return 0;
+    if (kin_layer_of(&s->hp, il).has_no_ff) return 0;
     kin_stage_shape ffn = {.n_tokens = shape.n_out, .n_kv = shape.n_kv, .n_out = shape.n_out};
     kin_stage_inputs ffn_in = *in;
     ffn_in.x = is_parallel ? s->before : y;

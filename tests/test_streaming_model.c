@@ -82,6 +82,21 @@ static kin_model_spec large_experts(void) {
     return s;
 }
 
+// Experts are layers of their own, the last one, too.
+#define NEMOTRON                                                                                                                 \
+    "architecture nemotron_h_moe\ncontext_length 256\nembedding_length 256\nblock_count 6\nattention.head_count 4\n"             \
+    "feed_forward_length [0, 128, 0, 128, 0, 128]\nattention.head_count_kv [0, 0, 2, 0, 0, 0]\n"                                 \
+    "attention.layer_norm_rms_epsilon 0.00001\nssm.conv_kernel 4\nssm.state_size 32\nssm.group_count 2\nssm.inner_size 256\n"    \
+    "ssm.time_step_rank 8\nexpert_count 64\nexpert_used_count 8\nexpert_feed_forward_length 128\nmoe_latent_size 128\n"
+
+static kin_model_spec nemotron(void) {
+    kin_model_spec s = kin_model_spec_defaults();
+    s.mix = "q8_0";
+    s.n_vocab = 1024;
+    s.n_expert = 64;
+    return s;
+}
+
 // All computed logits, row by row.
 typedef struct result {
     float prompt[N_PROMPT * (size_t)MAX_VOCAB];
@@ -114,10 +129,14 @@ static void eval(kin_runner *r, int32_t pos, const int32_t *tokens, int n, float
     if (kin_head_eval(r->head, 0, pos, tokens, n, logits, n_logits, &err) != 0) fail_msg("%s", err.text);
 }
 
+static void make_prompt(const fixture *f, int32_t prompt[N_PROMPT]) {
+    for (int i = 0; i < N_PROMPT; i++) prompt[i] = (i * 37 + 1) % (int)f->n_vocab;
+}
+
 // Evaluates a prompt in batches with all logits, generates tokens one by one, clears, and evaluates a prompt for its last logits.
 static void compute(const fixture *f, kin_runner *r, result *to) {
     int32_t prompt[N_PROMPT];
-    for (int i = 0; i < N_PROMPT; i++) prompt[i] = (i * 37 + 1) % (int)f->n_vocab;
+    make_prompt(f, prompt);
     eval(r, 0, prompt, N_PROMPT, to->prompt, N_PROMPT);
     int32_t token = best(to->prompt + (N_PROMPT - 1) * f->n_vocab, f->n_vocab);
     for (int i = 0; i < N_MADE; i++) {
@@ -182,7 +201,18 @@ static uint64_t find_least_memory(const fixture *f) {
 // ---- set-up
 
 // Each model is made once for all tests.
-typedef enum which { Q4_K_M, SMALL, Q8_0_CACHE, F16, MIXTRAL, QWEN3MOE, MANY_EXPERTS, LARGE_EXPERTS, N_MODELS } which;
+typedef enum which {
+    Q4_K_M,
+    SMALL,
+    Q8_0_CACHE,
+    F16,
+    MIXTRAL,
+    QWEN3MOE,
+    MANY_EXPERTS,
+    LARGE_EXPERTS,
+    NEMOTRON_H_MOE,
+    N_MODELS
+} which;
 
 static fixture *fixtures[N_MODELS];
 
@@ -283,6 +313,18 @@ static int set_up_many_experts(void **state) {
 
 static int set_up_large_experts(void **state) {
     return set_up(state, LARGE_EXPERTS, large_experts(), GGML_TYPE_F16);
+}
+
+static int set_up_nemotron(void **state) {
+    char keys[] = "/tmp/kin-test-streaming-XXXXXX";
+    kin_model_spec spec = nemotron();
+    const int fd = mkstemp(keys);
+    assert_true(fd >= 0 && write(fd, NEMOTRON, sizeof NEMOTRON - 1) == sizeof NEMOTRON - 1);
+    close(fd);
+    spec.keys = keys;
+    int rc = set_up(state, NEMOTRON_H_MOE, spec, GGML_TYPE_F16);
+    unlink(keys);
+    return rc;
 }
 
 static int tear_down(void **state) {
@@ -392,6 +434,26 @@ static void modes_that_leave_it_to_the_os_give_the_same_bits(void **state) {
         run(f, &o, &f->got);
         expect_same_bits(f, &f->wanted);
     }
+}
+
+// The experts of a batch do not fit all at once, so it is computed in parts.
+static void a_prompt_keeps_to_the_memory_of_experts(void **state) {
+    fixture *f = *state;
+    kin_runner_options o = f->o;
+    kin_runner r;
+    kin_err err;
+    int32_t prompt[N_PROMPT];
+    make_prompt(f, prompt);
+    o.memory = memory_of(f, 0);
+    if (kin_runner_open(&r, f->path, &o, &err) != 0) fail_msg("%s", err.text);
+    eval(&r, 0, prompt, N_BATCH, f->got.prompt, N_BATCH);
+    const kin_experts_stats experts = kin_shard_get_stats(r.shard).weights.experts;
+    assert_true(experts.held_bytes > 0 && experts.held_bytes <= experts.budget);
+    kin_head_clear(r.head);
+    eval(&r, 0, prompt, N_BATCH, f->got.again, 1);
+    kin_runner_close(&r);
+    assert_memory_equal(f->got.prompt, f->wanted.prompt, N_BATCH * f->n_vocab * sizeof(float));
+    assert_memory_equal(f->got.again, f->wanted.prompt + (N_BATCH - 1) * f->n_vocab, f->n_vocab * sizeof(float));
 }
 
 // ---- counts of experts
@@ -589,6 +651,10 @@ int main(void) {
         MODEL_TESTS(f16),
         MODEL_TESTS(mixtral),
         MODEL_TESTS(qwen3moe),
+        MODEL_TESTS(nemotron),
+        TEST(a_prompt_keeps_to_the_memory_of_experts, qwen3moe),
+        TEST(a_prompt_keeps_to_the_memory_of_experts, many_experts),
+        TEST(a_prompt_keeps_to_the_memory_of_experts, nemotron),
         TEST(any_memory_gives_the_same_bits_with_a_cache, many_experts),
         TEST(experts_packed_in_parts_give_the_same_bits, large_experts),
         TEST(all_the_memory_and_a_cache_give_the_same_bits, q4_k_m),
