@@ -26,27 +26,24 @@ static kin_tool_format format_of(const char *source, kin_jinja **jinja) {
 }
 #define format_of(...) FROM_TEST(format_of(__VA_ARGS__))
 
-static const struct {
-    int needs;
-    const char *arguments;
-} sets[] = {
-    {0, "{\"kin_key\": \"Rom\", \"kin_num\": 3}"},
-    {WITH_EMPTY, "{}"},
-    {0, "{\"kin_list\": [1, {\"a\": [], \"b\": \"c\"}, [2.5, true]], \"kin_yes\": false}"},
-    {WITH_NULL, "{\"kin_list\": [null, {}], \"kin_num\": null}"},
-    {0, "{\"kin_key\": \"\xc3\xa9\xe2\x82\xac \xf0\x9f\x98\x80\"}"},
-    {WITH_QUOTES, "{\"kin_key\": \"say \\\"hi\\\", it's {so} \\\\ (or [not])\"}"},
-    {WITH_QUOTES, "{\"kin_key\": \"two\\nlines\\n\\tand\\n\", \"kin_num\": -1}"},
-    {0,
-     "{\"kin_key\": \"x\", \"kin_list\": [[[{\"a\": {\"b\": {}, \"c d\": [\"\xc3\xa9\", -0.125, 1e-07, 123456789012]}}]], []]}"},
-    {WITH_QUOTES, "{\"kin_list\": [\"\\\"\", \"\\\\\", \"'\", \"\\n\\t\", \"]}\", {\"a\": \"}, {\"}]}"},
-    {0, "{\"kin_key\": \"5\"}"},
-    {0, "{\"kin_key\": \"true\", \"kin_yes\": true}"},
-    {WITH_QUOTES, "{\"kin_key\": \"{\\\"a\\\": [1]}\"}"},
-    {0, "{\"kin_key\": \"\", \"kin_num\": 0}"},
-    {0, "{\"kin_key\": \"  two spaces  \"}"},
-    {WITH_QUOTES, "{\"kin_key\": \"\\n\\n\"}"},
-    {WITH_MARKS, "{\"kin_key\": \"a </parameter> <tool_call> </arg_value> [ARGS] <|tool_call_end|> </function> b\"}"},
+static const char *const sets[] = {
+    // arguments
+    "{\"kin_key\": \"Rom\", \"kin_num\": 3}",
+    "{}",
+    "{\"kin_list\": [1, {\"a\": [], \"b\": \"c\"}, [2.5, true]], \"kin_yes\": false}",
+    "{\"kin_list\": [null, {}], \"kin_num\": null}",
+    "{\"kin_key\": \"\xc3\xa9\xe2\x82\xac \xf0\x9f\x98\x80\"}",
+    "{\"kin_key\": \"say \\\"hi\\\", it's {so} \\\\ (or [not])\"}",
+    "{\"kin_key\": \"two\\nlines\\n\\tand\\n\", \"kin_num\": -1}",
+    "{\"kin_key\": \"x\", \"kin_list\": [[[{\"a\": {\"b\": {}, \"c d\": [\"\xc3\xa9\", -0.125, 1e-07, 123456789012]}}]], []]}",
+    "{\"kin_list\": [\"\\\"\", \"\\\\\", \"'\", \"\\n\\t\", \"]}\", {\"a\": \"}, {\"}]}",
+    "{\"kin_key\": \"5\"}",
+    "{\"kin_key\": \"true\", \"kin_yes\": true}",
+    "{\"kin_key\": \"{\\\"a\\\": [1]}\"}",
+    "{\"kin_key\": \"\", \"kin_num\": 0}",
+    "{\"kin_key\": \"  two spaces  \"}",
+    "{\"kin_key\": \"\\n\\n\"}",
+    "{\"kin_key\": \"a </parameter> <tool_call> </arg_value> [ARGS] <|tool_call_end|> </function> b\"}",
 };
 enum { N_SETS = sizeof sets / sizeof *sets };
 
@@ -163,7 +160,3 @@ static void expect_identity(const model *m, const kin_jinja *jinja, const kin_to
     free(second);
 }
 #define expect_identity(...) FROM_TEST(expect_identity(__VA_ARGS__))
-
-static bool says(const model *m, int i) {
-    return (sets[i].needs & ~m->says) == 0;
-}

@@ -38,63 +38,58 @@
     "{{ 'boolean' if v is boolean else 'null' if v is none else 'number' if v is number else 'string' if v is string else "      \
     "'object' if v is mapping else 'array' }}"
 
-enum { WITH_MARKS = 1, WITH_EMPTY = 2, WITH_QUOTES = 4, WITH_NULL = 8, ALL = 15 }; // what a format can say
-
 typedef struct model {
     const char *name, *source;
-    kin_chat_known known; // KIN_CHAT_PLAIN: the format is derived
-    int says;
+    kin_chat_known known;     // KIN_CHAT_PLAIN: the format is derived
     const char *header, *end; // around what the model writes in a message
 } model;
 
 #define CHATML "<|im_start|>assistant\n", "<|im_end|>\n"
 
 static const model models[] = {
-    {"Hermes", CHAT(EACH("<tool_call>\n" OBJECT "\n</tool_call>{% if not loop.last %}\n{% endif %}")), KIN_CHAT_HERMES, ALL,
-     CHATML},
+    {"Hermes", CHAT(EACH("<tool_call>\n" OBJECT "\n</tool_call>{% if not loop.last %}\n{% endif %}")), KIN_CHAT_HERMES, CHATML},
     {"Qwen3-Coder",
      CHAT(EACH("\n<tool_call>\n<function=" NAME
                ">\n" PARAMETERS("<parameter={{ k }}>\n" TEXT_OR_JSON "\n</parameter>\n") "</function>\n</tool_call>")),
-     KIN_CHAT_XML, ALL & ~WITH_NULL, CHATML},
+     KIN_CHAT_XML, CHATML},
     {"Llama 3",
      TOOLS "{% for m in messages %}<|start_header_id|>{{ m.role }}<|end_header_id|>\n\n{% if m.tool_calls %}{% if "
            "m.tool_calls | length > 1 %}{{ raise_exception('one call') }}{% endif %}" EACH(
                "{\"name\": \"" NAME "\", \"parameters\": " ARGUMENTS
                "}") "{% else %}{{ m.content }}{% endif %}<|eot_id|>{% endfor %}{% if add_generation_prompt "
                     "%}<|start_header_id|>assistant<|end_header_id|>\n\n{% endif %}",
-     KIN_CHAT_LLAMA, ALL, "assistant<|end_header_id|>\n\n", "<|eot_id|>"},
+     KIN_CHAT_LLAMA, "assistant<|end_header_id|>\n\n", "<|eot_id|>"},
     {"Mistral Nemo", CHAT("[TOOL_CALLS]" LIST("{\"name\": \"" NAME "\", \"arguments\": " ARGUMENTS ", \"id\": \"{{ c.id }}\"}")),
-     KIN_CHAT_MISTRAL, ALL, CHATML},
-    {"Mistral Small 3.2", CHAT(EACH("[TOOL_CALLS]" NAME "[CALL_ID]{{ c.id }}[ARGS]" ARGUMENTS)), KIN_CHAT_MISTRAL_LABELS, ALL,
-     CHATML},
-    {"Magistral", CHAT(EACH("[TOOL_CALLS]" NAME "[ARGS]" ARGUMENTS)), KIN_CHAT_MISTRAL_LABELS, ALL, CHATML},
+     KIN_CHAT_MISTRAL, CHATML},
+    {"Mistral Small 3.2", CHAT(EACH("[TOOL_CALLS]" NAME "[CALL_ID]{{ c.id }}[ARGS]" ARGUMENTS)), KIN_CHAT_MISTRAL_LABELS, CHATML},
+    {"Magistral", CHAT(EACH("[TOOL_CALLS]" NAME "[ARGS]" ARGUMENTS)), KIN_CHAT_MISTRAL_LABELS, CHATML},
     {"DeepSeek V3",
      TOOLS "{% for m in messages %}{% if m.role == 'user' %}<" BAR "User" BAR ">{{ m.content }}{% elif m.content is none %}<" BAR
            "Assistant" BAR ">" CALLS_BEGIN EACH("{% if not loop.first %}\n{% endif %}" CALL_BEGIN "function" DS("sep") NAME
                                                 "\n```json\n{{ c.function.arguments + '\\n```' }}" CALL_END) CALLS_END
      "<" BAR "end" GAP "of" GAP "sentence" BAR ">{% else %}<" BAR "Assistant" BAR ">{{ m.content }}<" BAR "end" GAP "of" GAP
      "sentence" BAR ">{% endif %}{% endfor %}{% if add_generation_prompt %}<" BAR "Assistant" BAR ">{% endif %}",
-     KIN_CHAT_DEEPSEEK, ALL, "<" BAR "Assistant" BAR ">", "<" BAR "end" GAP "of" GAP "sentence" BAR ">"},
-    {"DeepSeek V3.1", CHAT(CALLS_BEGIN EACH(CALL_BEGIN NAME DS("sep") ARGUMENTS CALL_END) CALLS_END), KIN_CHAT_DEEPSEEK_31, ALL,
+     KIN_CHAT_DEEPSEEK, "<" BAR "Assistant" BAR ">", "<" BAR "end" GAP "of" GAP "sentence" BAR ">"},
+    {"DeepSeek V3.1", CHAT(CALLS_BEGIN EACH(CALL_BEGIN NAME DS("sep") ARGUMENTS CALL_END) CALLS_END), KIN_CHAT_DEEPSEEK_31,
      CHATML},
     {"DeepSeek V3.2",
      CHAT("\n\n<" BAR "DSML" BAR "function_calls>" EACH("\n<" BAR "DSML" BAR "invoke name=\"" NAME "\">" PARAMETERS(
          "\n<" BAR "DSML" BAR "parameter name=\"{{ k }}\" string=\"{{ 'true' if v is "
          "string else 'false' }}\">" TEXT_OR_JSON "</" BAR "DSML" BAR
          "parameter>") "\n</" BAR "DSML" BAR "invoke>") "\n</" BAR "DSML" BAR "function_calls>"),
-     KIN_CHAT_DSML, ALL, CHATML},
+     KIN_CHAT_DSML, CHATML},
     {"GLM 4.5",
      CHAT(EACH("\n<tool_call>" NAME PARAMETERS("\n<arg_key>{{ k }}</arg_key>\n<arg_value>" TEXT_OR_JSON
                                                "</arg_value>") "\n</tool_call>")),
-     KIN_CHAT_GLM, ALL & ~WITH_NULL, CHATML},
+     KIN_CHAT_GLM, CHATML},
     {"GLM 4.7",
      CHAT(
          EACH("<tool_call>" NAME PARAMETERS("<arg_key>{{ k }}</arg_key><arg_value>" TEXT_OR_JSON "</arg_value>") "</tool_call>")),
-     KIN_CHAT_GLM, ALL & ~WITH_NULL, CHATML},
+     KIN_CHAT_GLM, CHATML},
     {"Kimi K2",
      CHAT("<|tool_calls_section_begin|>" EACH("<|tool_call_begin|>{{ c.id }}<|tool_call_argument_begin|>" ARGUMENTS
                                               "<|tool_call_end|>") "<|tool_calls_section_end|>"),
-     KIN_CHAT_KIMI, ALL, CHATML},
+     KIN_CHAT_KIMI, CHATML},
     {"Kimi K3",
      CHAT("<|open|>response<|sep|><|close|>response<|sep|><|open|>tools<|sep|>" EACH(
          "<|open|>call tool=\"" NAME "\" index=\"{{ loop.index }}\"<|sep|>" PARAMETERS(
@@ -102,56 +97,56 @@ static const model models[] = {
              "<|close|>argument<|sep|>") "<|close|>call<|"
                                          "sep|>") "<|"
                                                   "close|>tools<|sep|><|close|>message<|sep|>"),
-     KIN_CHAT_KIMI_3, ALL, CHATML},
+     KIN_CHAT_KIMI_3, CHATML},
     {"MiniMax M2",
      CHAT("\n<minimax:tool_call>\n" EACH("<invoke name=\"" NAME "\">\n" PARAMETERS("<parameter name=\"{{ k }}\">" TEXT_OR_JSON
                                                                                    "</parameter>\n") "</invoke>\n") "</minimax:"
                                                                                                                     "tool_call>"),
-     KIN_CHAT_MINIMAX, ALL & ~WITH_NULL, CHATML},
+     KIN_CHAT_MINIMAX, CHATML},
     {"Seed-OSS",
      CHAT(EACH("\n<seed:tool_call>\n<function=" NAME
                ">\n" PARAMETERS("<parameter={{ k }}>" TEXT_OR_JSON "</parameter>\n") "</function>\n</seed:tool_call>")),
-     KIN_CHAT_SEED, ALL & ~WITH_NULL, CHATML},
+     KIN_CHAT_SEED, CHATML},
     {"gemma 4", GEMMA_VALUE CHAT(EACH("<|tool_call>call:" NAME "{{ gv(c.function.arguments) }}<tool_call|>")), KIN_CHAT_GEMMA,
-     ALL, CHATML},
-    {"LFM2", PY CHAT("<|tool_call_start|>" LIST(PYTHON_CALL) "<|tool_call_end|>"), KIN_CHAT_LFM, ALL, CHATML},
-    {"Olmo 3", PY CHAT("<function_calls>\n" EACH(PYTHON_CALL "\n") "</function_calls>"), KIN_CHAT_OLMO, ALL, CHATML},
-    {"Llama 4", PY CHAT(LIST(PYTHON_CALL)), KIN_CHAT_PYTHONIC, ALL, CHATML},
+     CHATML},
+    {"LFM2", PY CHAT("<|tool_call_start|>" LIST(PYTHON_CALL) "<|tool_call_end|>"), KIN_CHAT_LFM, CHATML},
+    {"Olmo 3", PY CHAT("<function_calls>\n" EACH(PYTHON_CALL "\n") "</function_calls>"), KIN_CHAT_OLMO, CHATML},
+    {"Llama 4", PY CHAT(LIST(PYTHON_CALL)), KIN_CHAT_PYTHONIC, CHATML},
     {"Command R7B",
      CHAT("<|START_ACTION|>[\n" EACH("    {\"tool_call_id\": \"{{ loop.index0 }}\", \"tool_name\": \"" NAME
                                      "\", \"parameters\": " ARGUMENTS "}{{ ',\\n' if not loop.last else '\\n' }}") "]<|END_"
                                                                                                                    "ACTION|>"),
-     KIN_CHAT_COMMAND, ALL, CHATML},
-    {"Granite 3", CHAT("<|tool_call|>" LIST(OBJECT)), KIN_CHAT_GRANITE, ALL, CHATML},
-    {"Nemotron Nano 2", CHAT("<TOOLCALL>" LIST(OBJECT) "</TOOLCALL>"), KIN_CHAT_NEMOTRON, ALL, CHATML},
-    {"Apertus", CHAT("<|tools_prefix|>" LIST("{\"" NAME "\": " ARGUMENTS "}") "<|tools_suffix|>"), KIN_CHAT_APERTUS, ALL, CHATML},
-    {"MiniMax M1", CHAT("<tool_calls>\n" EACH(OBJECT "\n") "</tool_calls>"), KIN_CHAT_MINIMAX_1, ALL, CHATML},
-    {"Functionary 3.1", CHAT(EACH("<function=" NAME ">" ARGUMENTS "</function>")), KIN_CHAT_FUNCTION, ALL, CHATML},
-    {"Firefunction 2", CHAT("functools" LIST(OBJECT)), KIN_CHAT_FIREFUNCTION, ALL, CHATML},
+     KIN_CHAT_COMMAND, CHATML},
+    {"Granite 3", CHAT("<|tool_call|>" LIST(OBJECT)), KIN_CHAT_GRANITE, CHATML},
+    {"Nemotron Nano 2", CHAT("<TOOLCALL>" LIST(OBJECT) "</TOOLCALL>"), KIN_CHAT_NEMOTRON, CHATML},
+    {"Apertus", CHAT("<|tools_prefix|>" LIST("{\"" NAME "\": " ARGUMENTS "}") "<|tools_suffix|>"), KIN_CHAT_APERTUS, CHATML},
+    {"MiniMax M1", CHAT("<tool_calls>\n" EACH(OBJECT "\n") "</tool_calls>"), KIN_CHAT_MINIMAX_1, CHATML},
+    {"Functionary 3.1", CHAT(EACH("<function=" NAME ">" ARGUMENTS "</function>")), KIN_CHAT_FUNCTION, CHATML},
+    {"Firefunction 2", CHAT("functools" LIST(OBJECT)), KIN_CHAT_FIREFUNCTION, CHATML},
     {"Functionary 3.2",
      TOOLS "{% for m in messages %}<|start_header_id|>{{ m.role }}<|end_header_id|>\n\n{% if m.role == 'assistant' %}{% if "
            "m.content %}>>>all\n{{ m.content }}{% endif %}{% for c in m.tool_calls or [] %}{{ '>>>' + c.function.name + '\\n' + "
            "c.function.arguments }}{% endfor %}{% else %}{{ m.content }}{% endif %}<|eot_id|>{% endfor %}{% if "
            "add_generation_prompt %}<|start_header_id|>assistant<|end_header_id|>\n\n>>>{% endif %}",
-     KIN_CHAT_RECIPIENTS, ALL, "assistant<|end_header_id|>\n\n>>>", "<|eot_id|>"},
+     KIN_CHAT_RECIPIENTS, "assistant<|end_header_id|>\n\n>>>", "<|eot_id|>"},
     {"GigaChat 3",
      TOOLS "{% macro say(role, text) %}{{ role + '<|role_sep|>\\n' + text + '<|message_sep|>\\n\\n' }}{% endmacro %}{% for m in "
            "messages %}{{ say('function result' if m.role == 'tool' else m.role, m.content or '') }}{% if m.tool_calls %}{% set "
            "c = m.tool_calls[0].function %}{{ say('function call', '{\"name\": \"' ~ c.name ~ '\", \"arguments\": ' ~ "
            "(c.arguments | tojson) ~ '}') }}{% endif %}{% if loop.last and add_generation_prompt and m.role != 'assistant' %}{{ "
            "'assistant<|role_sep|>\\n' }}{% endif %}{% endfor %}",
-     KIN_CHAT_GIGACHAT, ALL, "assistant<|role_sep|>\n", "<|message_sep|>\n\n"},
+     KIN_CHAT_GIGACHAT, "assistant<|role_sep|>\n", "<|message_sep|>\n\n"},
     {"GigaChat 3.1",
      TOOLS "{% for m in messages %}{{ m.role }}<|role_sep|>\n{{ m.content or '' }}{% if m.tool_calls %}{% set c = "
            "m.tool_calls[0] %}<|function_call|>" OBJECT "{% endif %}<|message_sep|>\n\n{% if loop.last and add_generation_prompt "
            "and m.role != 'assistant' %}{{ 'assistant<|role_sep|>\\n' }}{% endif %}{% endfor %}",
-     KIN_CHAT_PLAIN, ALL, "assistant<|role_sep|>\n", "<|message_sep|>\n\n"},
+     KIN_CHAT_PLAIN, "assistant<|role_sep|>\n", "<|message_sep|>\n\n"},
     {"Llama 4 in JSON",
      TOOLS "{% for m in messages %}<|header_start|>{{ m.role }}<|header_end|>\n\n{% if m.tool_calls %}" EACH(
          "{\"name\": \"" NAME "\", \"parameters\": " ARGUMENTS
          "}") "{% else %}{{ m.content }}{% endif %}<|eot|>{% endfor %}{% if add_generation_prompt "
               "%}<|header_start|>assistant<|header_end|>\n\n{% endif %}",
-     KIN_CHAT_LLAMA, ALL, "assistant<|header_end|>\n\n", "<|eot|>"},
+     KIN_CHAT_LLAMA, "assistant<|header_end|>\n\n", "<|eot|>"},
     {"Command R+",
      TOOLS
      "{% for m in messages %}{% if m.role == 'assistant' %}<|START_OF_TURN_TOKEN|><|CHATBOT_TOKEN|>{{ m.content | trim }}{% "
@@ -161,31 +156,31 @@ static const model models[] = {
      "loop.last }}{% endfor %}{{ '\\n]```\\n' }}{% endif %}<|END_OF_TURN_TOKEN|>{% else "
      "%}<|START_OF_TURN_TOKEN|><|USER_TOKEN|>{{ m.content }}<|END_OF_TURN_TOKEN|>{% endif %}{% endfor %}{% if "
      "add_generation_prompt %}<|START_OF_TURN_TOKEN|><|CHATBOT_TOKEN|>{% endif %}",
-     KIN_CHAT_PLAIN, ALL, "<|CHATBOT_TOKEN|>", "<|END_OF_TURN_TOKEN|>"},
+     KIN_CHAT_PLAIN, "<|CHATBOT_TOKEN|>", "<|END_OF_TURN_TOKEN|>"},
     {"DeepSeek V4",
      CHAT("\n\n<" BAR "DSML" BAR "tool_calls>\n" EACH("<" BAR "DSML" BAR "invoke name=\"" NAME "\">\n" PARAMETERS(
          "<" BAR "DSML" BAR "parameter name=\"{{ k }}\" string=\"{{ 'true' if v is string else 'false' }}\">" TEXT_OR_JSON
          "</" BAR "DSML" BAR "parameter>\n") "</" BAR "DSML" BAR "invoke>\n") "</" BAR "DSML" BAR "tool_calls>"),
-     KIN_CHAT_PLAIN, ALL, CHATML},
-    {"Hunyuan A13B", CHAT("<tool_calls>" LIST(OBJECT) "</tool_calls>"), KIN_CHAT_PLAIN, ALL, CHATML},
+     KIN_CHAT_PLAIN, CHATML},
+    {"Hunyuan A13B", CHAT("<tool_calls>" LIST(OBJECT) "</tool_calls>"), KIN_CHAT_PLAIN, CHATML},
     {"Hunyuan 3",
      CHAT("<tool_calls:opensource>\n" EACH("<tool_call:opensource>" NAME "<tool_sep:opensource>\n" PARAMETERS(
          "<arg_key:opensource>{{ k }}</arg_key:opensource>\n<arg_value:opensource>" TEXT_OR_JSON
          "</arg_value:opensource>\n") "</tool_call:opensource>\n") "</tool_calls:opensource>"),
-     KIN_CHAT_PLAIN, ALL & ~WITH_NULL, CHATML},
+     KIN_CHAT_PLAIN, CHATML},
     {"Laguna",
      CHAT(EACH("<tool_call>" NAME
                "\n" PARAMETERS("<arg_key>{{ k }}</arg_key>\n<arg_value>" TEXT_OR_JSON "</arg_value>\n") "</tool_call>")),
-     KIN_CHAT_GLM, ALL & ~WITH_NULL, CHATML},
+     KIN_CHAT_GLM, CHATML},
     {"Step 3.5",
      CHAT(EACH("<tool_call>\n<function=" NAME
                ">\n" PARAMETERS("<parameter={{ k }}>\n" TEXT_OR_JSON "\n</parameter>\n") "</function>\n</tool_call>")),
-     KIN_CHAT_XML, ALL & ~WITH_NULL, CHATML},
+     KIN_CHAT_XML, CHATML},
     {"LFM2.5",
      CHAT("<|tool_call_start|>" LIST(NAME "(" PARAMETERS(
          "{{ k }}={% if v is string %}'{{ v }}'{% elif v is mapping %}{{ v | tojson }}{% else %}{{ v | string "
          "}}{% endif %}{% if not loop.last %}, {% endif %}") ")") "<|tool_call_end|>"),
-     KIN_CHAT_LFM, ALL, CHATML},
+     KIN_CHAT_LFM, CHATML},
     {"Muse Glimmer",
      TOOLS "{% for m in messages %}{% if m.role == 'assistant' %}{% if m.reasoning_content %}<|start|>assistant "
            "to=self<|message|>{{ m.reasoning_content }}<|eom|>{% endif %}{% if m.tool_calls %}" EACH(
@@ -197,7 +192,7 @@ static const model models[] = {
                                                                          "m.role }}<|message|>{{ m.content }}<|eot|>{% endif "
                                                                          "%}{% endfor %}{% if add_generation_prompt "
                                                                          "%}<|start|>assistant{% endif %}",
-     KIN_CHAT_MUSE, ALL & ~WITH_NULL, "<|start|>assistant", "<|eot|>"},
+     KIN_CHAT_MUSE, "<|start|>assistant", "<|eot|>"},
     {"Cohere2-MoE",
      TOOLS "{% for m in messages %}{% if m.role == 'assistant' %}<|CHATBOT_TOKEN|>{% if m.reasoning_content "
            "%}<|START_THINKING|>{{ m.reasoning_content }}<|END_THINKING|>{% endif %}{% if m.content %}<|START_TEXT|>{{ m.content "
@@ -206,12 +201,12 @@ static const model models[] = {
                "}{{ ',\\n' if not loop.last else '\\n' }}") "]<|END_ACTION|>{% endif %}<|END_OF_TURN_TOKEN|>{% else "
                                                             "%}<|USER_TOKEN|>{{ m.content }}<|END_OF_TURN_TOKEN|>{% endif %}{% "
                                                             "endfor %}{% if add_generation_prompt %}<|CHATBOT_TOKEN|>{% endif %}",
-     KIN_CHAT_COMMAND, ALL, "<|CHATBOT_TOKEN|>", "<|END_OF_TURN_TOKEN|>"},
+     KIN_CHAT_COMMAND, "<|CHATBOT_TOKEN|>", "<|END_OF_TURN_TOKEN|>"},
     {"gpt-oss",
      TOOLS "{% for m in messages %}{% if m.tool_calls %}{% set c = m.tool_calls[0] %}<|start|>assistant to=functions." NAME
            "<|channel|>commentary json<|message|>" ARGUMENTS "<|call|>{% elif m.role == 'assistant' "
            "%}<|start|>assistant<|channel|>final<|message|>{{ m.content }}<|end|>{% else %}<|start|>{{ m.role }}<|message|>{{ "
            "m.content }}<|end|>{% endif %}{% endfor %}{% if add_generation_prompt %}<|start|>assistant{% endif %}",
-     KIN_CHAT_HARMONY, ALL, "<|start|>assistant", "<|call|>"},
+     KIN_CHAT_HARMONY, "<|start|>assistant", "<|call|>"},
 };
 enum { N_MODELS = sizeof models / sizeof *models };

@@ -128,6 +128,7 @@ const kin_json_value *kin_parameter_root(const kin_json *json) {
 static bool is_meant(unsigned types, const kin_json_value *value) {
     static const unsigned beside_strings = KIN_TYPE_NULL | KIN_TYPE_OBJECT | KIN_TYPE_ARRAY;
     unsigned type = type_of(value);
+    if (type == KIN_TYPE_NULL && !(types & KIN_TYPE_STRING)) return true;
     if (types & KIN_TYPE_STRING) types &= beside_strings;
     return (types & type) || (type == KIN_TYPE_FRACTION && types & KIN_TYPE_INTEGER); // 1.0, 1e3
 }
@@ -136,7 +137,7 @@ static const char *python_word(unsigned types, kin_str text) {
     if (types & KIN_TYPE_STRING) return NULL;
     if (types & KIN_TYPE_BOOLEAN && kin_str_eq(text, "True")) return "true";
     if (types & KIN_TYPE_BOOLEAN && kin_str_eq(text, "False")) return "false";
-    return types & KIN_TYPE_NULL && kin_str_eq(text, "None") ? "null" : NULL;
+    return kin_str_eq(text, "None") ? "null" : NULL;
 }
 
 // True for an object or an array of these types that kin_json_parse rejects, for example because a key occurs twice. In formats

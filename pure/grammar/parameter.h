@@ -19,6 +19,6 @@ const kin_json_value *kin_parameter_root(const kin_json *json);
 // by `properties` or `additionalProperties`, any type is allowed.
 //
 // If a string is allowed, the text is a string, unless it is null, an object or an array and the schema allows that too.
-// Otherwise it is parsed as a JSON value of an allowed type (Python's True, False and None are accepted). A text that fits no
-// allowed type becomes a string, so that the tool's caller sees what the model wrote.
+// Otherwise it is parsed as null or a JSON value of an allowed type (Python's True, False and None are accepted). A text that
+// fits no allowed type becomes a string, so that the tool's caller sees what the model wrote.
 void kin_parameter_put(const kin_json *json, const kin_json_value *schema, kin_str name, kin_str text, kin_text_buffer *out);
