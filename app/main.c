@@ -9,6 +9,7 @@
 #include "app/option_tables.h"
 #include "app/settings.h"
 #include "app/suggest.h"
+#include "app/version.h"
 #include "base/log.h"
 #include "cluster/session.h"
 
@@ -151,7 +152,7 @@ static int run_with_settings(const kin_command *command, int argc, char **argv) 
 static int run_command(int argc, char **argv) {
     const char *name = argc > 1 ? argv[1] : "help";
     if (strcmp(name, "--version") == 0 || strcmp(name, "-V") == 0 || strcmp(name, "version") == 0) {
-        printf("kin %s\n", KIN_VERSION);
+        kin_version_print();
         return KIN_EXIT_OK;
     }
     if (strcmp(name, "help") == 0 || is_help(name)) return help(argc > 2 ? argv[2] : NULL);

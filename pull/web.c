@@ -19,6 +19,10 @@ bool kin_web_is_there(void) {
     return true;
 }
 
+const char *kin_web_library(void) {
+    return curl_version_info(CURLVERSION_NOW)->version;
+}
+
 // ---- the answer's header
 
 // Returns the value of "NAME: VALUE\r\n" without white space around it; NULL if the line has another name.

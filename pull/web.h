@@ -12,7 +12,8 @@
 
 #include "base/err.h"
 
-bool kin_web_is_there(void); // true if this program was built with libcurl
+bool kin_web_is_there(void);       // true if this program was built with libcurl
+const char *kin_web_library(void); // libcurl's version; NULL without it
 
 // What a server says beside the body. Texts that do not fit are dropped.
 typedef struct kin_web_answer {

@@ -12,6 +12,10 @@ bool kin_web_is_there(void) {
     return false;
 }
 
+const char *kin_web_library(void) {
+    return NULL;
+}
+
 int kin_web_get(const kin_web_request *request, kin_web_answer *answer, char **body, size_t *len, kin_err *err) {
     (void)request, (void)answer, (void)body, (void)len;
     return missing(err);

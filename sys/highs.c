@@ -20,6 +20,10 @@ bool kin_highs_is_there(void) {
     return true;
 }
 
+const char *kin_highs_version(void) {
+    return Highs_version();
+}
+
 static kin_ilp_outcome outcome_of(HighsInt status, kin_err *err) {
     if (status == kHighsModelStatusOptimal) return KIN_ILP_OPTIMAL;
     if (status == kHighsModelStatusInfeasible || status == kHighsModelStatusUnboundedOrInfeasible) return KIN_ILP_INFEASIBLE;
@@ -61,6 +65,10 @@ kin_ilp_outcome kin_highs_solve(const kin_ilp *ilp, double *x, kin_err *err) {
 
 bool kin_highs_is_there(void) {
     return false;
+}
+
+const char *kin_highs_version(void) {
+    return NULL;
 }
 
 kin_ilp_outcome kin_highs_solve(const kin_ilp *ilp, double *x, kin_err *err) {

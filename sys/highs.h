@@ -7,6 +7,7 @@
 
 // True if this program was built with HiGHS.
 bool kin_highs_is_there(void);
+const char *kin_highs_version(void); // NULL without it
 
 enum { KIN_HIGHS_SECONDS = 2 }; // time limit per program; Halda's take milliseconds
 

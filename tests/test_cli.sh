@@ -8,11 +8,19 @@ set -u
 
 # ---- help
 
-claim='the version is one line on stdout'
+claim='the version, its commit, the kernels, the back-ends and the libraries are on stdout'
+commit=
+command -v git >/dev/null && commit=$(git -C "$(dirname "$0")/.." rev-parse HEAD 2>/dev/null)
 for words in --version version -V; do
     status 0 "$kin" $words
-    says "$out" '^kin [0-9][0-9.]*$'
-    lines "$out" 1
+    head -n 1 "$out" >"$dir/first"
+    says "$dir/first" '^kin [0-9][0-9.]*\( (commit [0-9a-f]*\(-dirty\)\{0,1\})\)\{0,1\}$'
+    [ -z "$commit" ] || says "$dir/first" '(commit '
+    says "$out" '^kernels  *.*scalar'
+    says "$out" '^ggml  *[0-9][0-9.]* with [A-Za-z]'
+    for library in OpenSSL libuv llhttp wslay PCRE2 jansson; do says "$out" "^libraries .*$library [0-9]"; done
+    for library in libcurl HiGHS; do says "$out" "^libraries .*\\(no $library\\|$library [0-9]\\)"; done
+    lines "$out" 4
     silent "$err"
 done
 

@@ -73,6 +73,7 @@ version=$("$program.new" --version) || {
     rm -f "$program.new"
     die "kin-$system does not run here; nothing was installed"
 }
+version=$(printf '%s\n' "$version" | sed 1q)
 mv -f "$program.new" "$program" || cannot_write "$program"
 put share/kin.1 "$man" 644
 put share/kin "$bash" 644

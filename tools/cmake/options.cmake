@@ -184,6 +184,15 @@ function(kin_preloads folder)
     endforeach()
 endfunction()
 
+# kin_commit(): a library that holds the commit, looked up at each build; a new one compiles a line and links the programs again.
+function(kin_commit)
+    set(source ${PROJECT_BINARY_DIR}/commit.c)
+    add_custom_target(kin_find_commit BYPRODUCTS ${source} VERBATIM
+        COMMAND ${CMAKE_COMMAND} -D SOURCE=${PROJECT_SOURCE_DIR} -D OUTPUT=${source} -P ${PROJECT_SOURCE_DIR}/tools/cmake/commit.cmake)
+    add_library(kin_commit STATIC ${source})
+    add_dependencies(kin_commit kin_find_commit)
+endfunction()
+
 # kin_embed(MACRO SOURCE FILE_OR_FOLDER): defines MACRO as the path of the file or folder for SOURCE, which embeds its bytes in the
 # program (base/embed.h).
 function(kin_embed macro source file)
