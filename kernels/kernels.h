@@ -259,14 +259,16 @@ typedef struct kin_convolution {
 
 enum { KIN_CONVOLUTION_TAPS = 8 };
 
-// A token of one head of a gated delta net. The head's matrix M has a column for each value:
+// A token of one head of a gated delta net. The head's matrix M has a column for each value, and a row for each number of a key:
 //   d = beta (v - decay M^T k)    M = decay M + k d^T    out = scale M^T q
-// or, of a state space (Mamba-2), with d = beta v.
+// or, of a state space (Mamba-2), with d = beta v; or, of Kimi's delta attention, with a decay of each row:
+//   d = beta (v - M^T (decays k))    M = diag(decays) M + k d^T
 typedef struct kin_delta_row {
     const float *q, *k; // f32 [n_key]
     const float *v;     // f32 [n_value]
     float decay, beta;
-    float *out; // f32 [n_value]; NULL: not wanted, and q is not read
+    const float *decays; // f32 [n_key], with decays_rows
+    float *out;          // f32 [n_value]; NULL: not wanted, and q is not read
 } kin_delta_row;
 
 enum { KIN_DELTA_KEYS = 256 };
@@ -278,7 +280,8 @@ typedef struct kin_delta_rule {
     float scale;
     int n_rows, n_stored; // the first n_stored rows change m; the others only see what it would be
     const kin_delta_row *rows;
-    float *m; // f32 [n_value / 16][n_key][16]: 16 values of each key are adjacent
+    float *m;         // f32 [n_value / 16][n_key][16]: 16 values of each key are adjacent
+    bool decays_rows; // decays instead of decay; not with is_additive
 } kin_delta_rule;
 
 // ---- the back-ends
@@ -361,6 +364,9 @@ typedef struct kin_kernels {
     // The factors of n tokens of a head: decay = e^(a ln(1 + e^(alpha + dt))), beta = 1 / (1 + e^-b); f32 [n], n a multiple of
     // 16. decay may be alpha, beta may be b.
     void (*delta_factors)(int64_t n, float a, float dt, const float *alpha, const float *b, float *decay, float *beta);
+    // The decays of the rows of a head's matrix for a token: e^(a ln(1 + e^(x + dt))); f32 [n], n a multiple of 16. decays may be
+    // x.
+    void (*delta_decays)(int64_t n, float a, const float *dt, const float *x, float *decays);
     void (*delta)(const kin_delta_rule *delta);
 } kin_kernels;
 

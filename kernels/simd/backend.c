@@ -27,5 +27,6 @@ const kin_kernels SIMD_FN(kin_kernels) = {
     .convolve = SIMD_FN(kin_convolve),
     .unit = SIMD_FN(kin_unit),
     .delta_factors = SIMD_FN(kin_delta_factors),
+    .delta_decays = SIMD_FN(kin_delta_decays),
     .delta = SIMD_FN(kin_delta),
 };

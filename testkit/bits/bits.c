@@ -603,8 +603,9 @@ static uint64_t convolutions(const kin_kernels *k, int what) {
     return hash;
 }
 
-// A gated delta net, or a state space, whose tokens follow from those before: 144 values are groups of blocks and a rest.
-enum { DELTA_NET = 12, STATE_SPACE };
+// A gated delta net, with one decay or with one of each row, or a state space, whose tokens follow from those before: 144 values
+// are groups of blocks and a rest.
+enum { DELTA_NET = 12, STATE_SPACE, DELTA_ROWS };
 static uint64_t delta_net(const kin_kernels *k, int what) {
     enum { N_KEY = 64, N_VALUE = 144, N_ROWS = 16 };
     const float sizes[] = {0.3f, 3, 30};
@@ -618,12 +619,15 @@ static uint64_t delta_net(const kin_kernels *k, int what) {
         hash = kin_bits_hash_f32(b, N_ROWS, kin_bits_hash_f32(x, N_ROWS, hash));
         for (int row = 0; row < N_ROWS; row++) {
             float *q = random_floats(&rng, N_KEY, 1), *key = random_floats(&rng, N_KEY, 1), *v = random_floats(&rng, N_VALUE, 2);
+            float *decays = what == DELTA_ROWS ? random_floats(&rng, 2 * N_KEY, sizes[i]) : NULL;
             k->unit(N_KEY, 1e-6f, q);
             k->unit(N_KEY, 1e-6f, key);
-            const kin_delta_row r = {.q = q, .k = key, .v = v, .decay = x[row], .beta = b[row], .out = out};
-            const kin_delta_rule d = {N_KEY, N_VALUE, what == STATE_SPACE, 0.125f, 1, row % 4 != 3, &r, m};
+            if (decays) k->delta_decays(N_KEY, -0.7f, decays + N_KEY, decays, decays);
+            const kin_delta_row r = {.q = q, .k = key, .v = v, .decay = x[row], .beta = b[row], .decays = decays, .out = out};
+            const kin_delta_rule d = {N_KEY, N_VALUE, what == STATE_SPACE, 0.125f, 1, row % 4 != 3, &r, m, what == DELTA_ROWS};
             k->delta(&d);
             hash = kin_bits_hash_f32(out, N_VALUE, hash);
+            free(decays);
             free(v);
             free(key);
             free(q);
@@ -708,6 +712,7 @@ static const kin_bits_case cases[] = {
     {"biased convolutions", 0x1db3f3c6b459097f, convolutions, CONVOLUTION_BIASED},
     {"delta net", 0x59328ad68f592111, delta_net, DELTA_NET},
     {"state space", 0xc17334ff4846cd06, delta_net, STATE_SPACE},
+    {"delta net with a decay of each row", 0xfedd02364621d6bb, delta_net, DELTA_ROWS},
 };
 
 const kin_bits_case *kin_bits_at(int i) {
