@@ -6,15 +6,15 @@
 #include "model/keys.h"
 
 static const kin_arch *const archs[] = {
-    &kin_arch_llama,          &kin_arch_qwen2,      &kin_arch_qwen3,      &kin_arch_qwen3moe,   &kin_arch_gemma2,
-    &kin_arch_gemma3,         &kin_arch_glm4,       &kin_arch_glm4moe,    &kin_arch_gpt_oss,    &kin_arch_granite,
-    &kin_arch_granitemoe,     &kin_arch_minimax_m2, &kin_arch_mistral3,   &kin_arch_olmo2,      &kin_arch_phi3,
-    &kin_arch_qwen2moe,       &kin_arch_smollm3,    &kin_arch_cohere2,    &kin_arch_laguna,     &kin_arch_step35,
-    &kin_arch_muse_glimmer,   &kin_arch_gemma4,     &kin_arch_qwen35,     &kin_arch_qwen35moe,  &kin_arch_qwen3next,
-    &kin_arch_deepseek2,      &kin_arch_mistral4,   &kin_arch_lfm2,       &kin_arch_lfm2moe,    &kin_arch_mimo2,
-    &kin_arch_exaone,         &kin_arch_exaone4,    &kin_arch_stablelm,   &kin_arch_nemotron_h, &kin_arch_hy_v3,
-    &kin_arch_deepseek4,      &kin_arch_glm_dsa,    &kin_arch_deepseek32, &kin_arch_minimax_m3, &kin_arch_qwen4exp,
-    &kin_arch_nemotron_h_moe,
+    &kin_arch_llama,          &kin_arch_qwen2,       &kin_arch_qwen3,      &kin_arch_qwen3moe,   &kin_arch_gemma2,
+    &kin_arch_gemma3,         &kin_arch_glm4,        &kin_arch_glm4moe,    &kin_arch_gpt_oss,    &kin_arch_granite,
+    &kin_arch_granitemoe,     &kin_arch_minimax_m2,  &kin_arch_mistral3,   &kin_arch_olmo2,      &kin_arch_phi3,
+    &kin_arch_qwen2moe,       &kin_arch_smollm3,     &kin_arch_cohere2,    &kin_arch_laguna,     &kin_arch_step35,
+    &kin_arch_muse_glimmer,   &kin_arch_gemma4,      &kin_arch_qwen35,     &kin_arch_qwen35moe,  &kin_arch_qwen3next,
+    &kin_arch_deepseek2,      &kin_arch_mistral4,    &kin_arch_lfm2,       &kin_arch_lfm2moe,    &kin_arch_mimo2,
+    &kin_arch_exaone,         &kin_arch_exaone4,     &kin_arch_stablelm,   &kin_arch_nemotron_h, &kin_arch_hy_v3,
+    &kin_arch_deepseek4,      &kin_arch_glm_dsa,     &kin_arch_deepseek32, &kin_arch_minimax_m3, &kin_arch_qwen4exp,
+    &kin_arch_nemotron_h_moe, &kin_arch_kimi_linear,
 };
 
 const kin_arch *kin_arch_at(int i) {

@@ -47,6 +47,7 @@ int kin_arch_read(kin_hparams *hp, const kin_gguf *gguf, kin_err *err);
 const kin_arch *kin_arch_at(int i);
 
 extern const kin_arch kin_arch_hy_v3;
+extern const kin_arch kin_arch_kimi_linear;
 extern const kin_arch kin_arch_laguna;
 extern const kin_arch kin_arch_lfm2;
 extern const kin_arch kin_arch_lfm2moe;

@@ -278,9 +278,22 @@ static struct ggml_tensor *advance_states(kin_graph *g, int il, struct ggml_tens
     struct ggml_tensor *gate = kin_op_fields(g, all, 1, &gates, 1);       // [n_values, n_tokens]
     struct ggml_tensor *x = kin_op_fields(g, all, 1, &channels, 1);       // [n_channels, n_tokens]
     struct ggml_tensor *time = kin_op_fields(g, all, 1, &times, 1);       // [n_value_heads, n_tokens]
-    struct ggml_tensor *y = kin_op_delta_net(g, il, kin_op_convolve(g, il, x), time, gate); // [n_values, n_tokens]
+    struct ggml_tensor *y = kin_op_delta_net(g, il, kin_op_convolve(g, il, x), time, gate, NULL); // [n_values, n_tokens]
     if (drops_rows(g, il)) y = wanted_rows(g, y);
     return kin_op_norm_groups(g, y, w[KIN_W_STATE_NORM]);
+}
+
+// Kimi's delta attention. normed: [n_embd, n_tokens] -> [n_values, n]
+static struct ggml_tensor *attend_delta(kin_graph *g, int il, struct ggml_tensor *normed) {
+    struct ggml_tensor *const *w = g->layers[il].w, *const qkv[] = {w[KIN_W_KDA_Q], w[KIN_W_KDA_K], w[KIN_W_KDA_V]};
+    struct ggml_tensor *x = kin_op_linear(g, normed, qkv, NULL, 3, NULL);                           // [n_channels, n_tokens]
+    struct ggml_tensor *beta = linear(g, w[KIN_W_DELTA_BETA], NULL, normed);                        // [n_value_heads, n_tokens]
+    struct ggml_tensor *decays = linear(g, w[KIN_W_KDA_DECAY_A], NULL, normed);                     // [head_dim, n_tokens]
+    struct ggml_tensor *gate = linear(g, w[KIN_W_KDA_GATE_A], NULL, normed);                        // [head_dim, n_tokens]
+    decays = linear(g, w[KIN_W_KDA_DECAY_B], NULL, decays);                                         // [n_values, n_tokens]
+    gate = linear(g, w[KIN_W_KDA_GATE_B], NULL, gate);                                              // [n_values, n_tokens]
+    struct ggml_tensor *y = kin_op_delta_net(g, il, kin_op_convolve(g, il, x), beta, gate, decays); // [n_values, n_tokens]
+    return drops_rows(g, il) ? wanted_rows(g, y) : y;
 }
 
 // normed: [n_embd, n_tokens] -> [n_values, n]
@@ -288,6 +301,7 @@ static struct ggml_tensor *recur(kin_graph *g, int il, struct ggml_tensor *norme
     const kin_delta_net *d = &g->hp->delta;
     struct ggml_tensor *const *w = g->layers[il].w, *x, *gate, *beta_alpha;
     if (d->is_state_space) return advance_states(g, il, normed);
+    if (d->decays_rows) return attend_delta(g, il, normed);
     if (w[KIN_W_DELTA_IN]) {
         const int dim = d->head_dim, values = kin_delta_n_values(d) / d->n_key_heads;
         const kin_op_field qkv[] = {{0, dim}, {dim, dim}, {2 * dim, values}}, gates = {2 * dim + values, values};
@@ -304,7 +318,7 @@ static struct ggml_tensor *recur(kin_graph *g, int il, struct ggml_tensor *norme
         struct ggml_tensor *const two[] = {w[KIN_W_DELTA_BETA], w[KIN_W_DELTA_ALPHA]}, *const none[] = {NULL, NULL};
         beta_alpha = kin_op_linear(g, normed, two, none, 2, NULL); // [2 n_value_heads, n_tokens]
     }
-    struct ggml_tensor *y = kin_op_delta_net(g, il, kin_op_convolve(g, il, x), beta_alpha, gate); // [n_values, n_tokens]
+    struct ggml_tensor *y = kin_op_delta_net(g, il, kin_op_convolve(g, il, x), beta_alpha, gate, NULL); // [n_values, n_tokens]
     return drops_rows(g, il) ? wanted_rows(g, y) : y;
 }
 
@@ -391,9 +405,13 @@ static struct ggml_tensor *attention_onto(kin_graph *g, int il, struct ggml_tens
         cur = convolve(g, il, cur); // [n_embd, n]
         return end_block(g, w[KIN_W_CONV_OUT], NULL, NULL, cur, residual);
     }
-    if (how.is_recurrent || how.gates_queries) {
-        cur = how.is_recurrent ? recur(g, il, cur) : attend_gated(g, il, cur); // [n_values or n_embd_q, n]
-        return end_block(g, w[how.is_recurrent ? KIN_W_DELTA_OUT : KIN_W_ATTN_OUT], NULL, NULL, cur, residual);
+    if (how.is_recurrent) {
+        cur = recur(g, il, cur); // [n_values, n]
+        return end_block(g, w[w[KIN_W_KDA_OUT] ? KIN_W_KDA_OUT : KIN_W_DELTA_OUT], NULL, NULL, cur, residual);
+    }
+    if (how.gates_queries) {
+        cur = attend_gated(g, il, cur); // [n_embd_q, n]
+        return end_block(g, w[KIN_W_ATTN_OUT], NULL, NULL, cur, residual);
     }
     cur = g->kernels ? attend_by_kernels(g, il, cur) : attend_by_ggml(g, il, cur); // [n_embd_out, n]
     if (w[KIN_W_ATTN_GATE]) {

@@ -19,8 +19,8 @@ enum {
     KIN_ROPE_NONE = -1,
 };
 
-// The gated delta net of recurrent layers, or their state space. Value head h belongs to key head h mod n_key_heads,
-// or, if they are grouped, to h / (n_value_heads / n_key_heads).
+// The gated delta net of recurrent layers, Kimi's delta attention, or their state space. Value head h belongs to key head h mod
+// n_key_heads, or, if they are grouped, to h / (n_value_heads / n_key_heads).
 typedef struct kin_delta_net {
     int n_taps;   // of the convolution before it
     int head_dim; // values of a head
@@ -28,6 +28,8 @@ typedef struct kin_delta_net {
     int n_key_heads, n_value_heads;
     bool is_grouped;
     bool gates_by_sigmoid; // the heads' results; false: by SiLU
+    bool decays_rows; // Kimi's delta attention: each number of a key has a decay of its own; queries, keys and values are equally
+                      // wide, and have products and convolutions of their own
     bool is_state_space; // Mamba-2: the matrix is not read before a token changes it; the convolution has a bias; a part of each
                          // head's input is added to its result, and a key head's results are normalised after the gate
 } kin_delta_net;

@@ -91,13 +91,15 @@ static int count_row_chunks(const struct ggml_tensor *y, const struct kin_op *op
     return (int)((y->ne[1] + ROWS_A_CHUNK - 1) / ROWS_A_CHUNK);
 }
 
+// cos_sin NULL: the family has no rope.
 static void rotate(const struct kin_op *op, const struct ggml_tensor *cos_sin, int64_t row, float *x) {
+    if (!cos_sin) return;
     op->kernels->rope(op->hp->rope_neox, op->hp->latent.n_rot, (const float *)cos_sin->data + row * cos_sin->ne[0], x);
 }
 
-// Sources: the latents with their keys, cos_sin, K, the norm.
+// Sources: the latents with their keys, K, the norm, and cos_sin unless the family has no rope.
 static void make_keys(struct ggml_tensor *y, const struct kin_op *op, int n_threads, const kin_team_chunk *c) {
-    const struct ggml_tensor *cos_sin = y->src[1], *k = y->src[2], *norm = y->src[3];
+    const struct ggml_tensor *k = y->src[1], *norm = y->src[2], *cos_sin = y->src[3];
     const int64_t n = y->ne[1], begin = (int64_t)c->i * ROWS_A_CHUNK, end = begin + ROWS_A_CHUNK < n ? begin + ROWS_A_CHUNK : n;
     const int n_latent = op->hp->latent.n_latent;
     float *rows = y->data;
@@ -122,15 +124,17 @@ static const kin_op_run latent_keys = {.count = count_row_chunks, .compute = mak
 struct ggml_tensor *kin_op_latent_keys(kin_graph *g, int il, struct ggml_tensor *y) {
     const kin_graph_layer *layer = &g->layers[il];
     const kin_layer how = kin_layer_of(g->hp, il);
-    struct ggml_tensor *args[] = {kin_op_cos_sin(g, &g->all, how.rope), layer->k, layer->w[KIN_W_LATENT_KV_A_NORM]};
+    struct ggml_tensor *args[3] = {layer->k, layer->w[KIN_W_LATENT_KV_A_NORM]};
+    const bool has_rope = how.rope != KIN_ROPE_NONE;
+    if (has_rope) args[2] = kin_op_cos_sin(g, &g->all, how.rope);
     struct kin_op *op = kin_op_new(g, KIN_OP_OTHER);
     op->rows = &g->all;
     op->layer = how;
     op->eps = g->hp->rms_eps;
-    return kin_op_inplace(g, y, args, 3, &latent_keys, op);
+    return kin_op_inplace(g, y, args, has_rope ? 3 : 2, &latent_keys, op);
 }
 
-// Sources: the products, the queries, cos_sin.
+// Sources: the products, the queries, and cos_sin unless the family has no rope.
 static void complete_queries(struct ggml_tensor *y, const struct kin_op *op, int n_threads, const kin_team_chunk *c) {
     const struct ggml_tensor *q = y->src[1], *cos_sin = y->src[2];
     const kin_hparams *hp = op->hp;
@@ -155,6 +159,7 @@ struct ggml_tensor *kin_op_latent_queries(kin_graph *g, int il, struct ggml_tens
     struct kin_op *op = kin_op_new(g, KIN_OP_OTHER);
     op->rows = rows;
     op->layer = kin_layer_of(g->hp, il);
-    struct ggml_tensor *args[] = {q, kin_op_cos_sin(g, rows, op->layer.rope)};
-    return kin_op_inplace(g, y, args, 2, &latent_queries, op);
+    const bool has_rope = op->layer.rope != KIN_ROPE_NONE;
+    struct ggml_tensor *args[] = {q, has_rope ? kin_op_cos_sin(g, rows, op->layer.rope) : NULL};
+    return kin_op_inplace(g, y, args, has_rope ? 2 : 1, &latent_queries, op);
 }

@@ -119,9 +119,10 @@ struct ggml_tensor *kin_op_short_conv(kin_graph *g, int il, struct ggml_tensor *
 
 // The gated delta net of x // [n_channels, n] as convolved, with beta_alpha // [2 n_value_heads, n]: each head's result is
 // normalised and multiplied by SiLU of its gate // [n_values, n] -> [n_values, n]. Changes the sequences' states. Of a state
-// space instead of beta_alpha the times // [n_value_heads, n]; its results are not normalised.
+// space instead of beta_alpha the times // [n_value_heads, n]; its results are not normalised. With decays_rows beta //
+// [n_value_heads, n], and what the decays are made of // [n_values, n], which changes; else decays is NULL.
 struct ggml_tensor *kin_op_delta_net(kin_graph *g, int il, struct ggml_tensor *x, struct ggml_tensor *beta_alpha,
-                                     struct ggml_tensor *gate);
+                                     struct ggml_tensor *gate, struct ggml_tensor *decays);
 
 // Adds the embeddings of the last tokens, g->ngrams, to the streams x // [stream width, n] before layer il: -> the same shape.
 // Changes the sequences' states.

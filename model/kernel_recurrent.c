@@ -56,7 +56,8 @@ static int n_groups_of(const kin_delta_net *d) {
     return (kin_delta_n_channels(d) + width_of(d) - 1) / width_of(d);
 }
 
-// Sources: x, the taps, the bias if there is one. A chunk is some channels of one sequence.
+// Sources: x, the taps, the bias if there is one; with decays_rows x and the taps of queries, keys and values. A chunk is some
+// channels of one sequence.
 static int count_convolutions(const struct ggml_tensor *y, const struct kin_op *op, int n_threads) {
     (void)y, (void)n_threads;
     return op->rows->plain.n_runs * n_groups_of(&op->hp->delta);
@@ -118,9 +119,15 @@ static void move_history(const channels *c, float *to) {
     for (int i = 0; i < n_kept; i++) memmove(to + (size_t)i * c->ldh, input_row(c, first + i), (size_t)c->n * sizeof *to);
 }
 
+// Returns the taps of the channels from `at` on.
+static const float *taps_at(const struct ggml_tensor *y, const kin_delta_net *d, int at) {
+    const int width = d->decays_rows ? kin_delta_n_values(d) : (int)y->ne[0]; // of the channels whose taps are in one tensor
+    return (const float *)y->src[1 + at / width]->data + (size_t)(at % width) * (size_t)d->n_taps;
+}
+
 static void convolve(struct ggml_tensor *y, const struct kin_op *op, int n_threads, const kin_team_chunk *chunk) {
-    const struct ggml_tensor *x = y->src[0], *taps = y->src[1], *bias = y->src[2];
     const kin_delta_net *d = &op->hp->delta;
+    const struct ggml_tensor *x = y->src[0], *bias = d->decays_rows ? NULL : y->src[2];
     const int n_groups = n_groups_of(d), group = chunk->i % n_groups, at = group * width_of(d), left = (int)x->ne[0] - at;
     const int n_normed = d->is_state_space ? 0 : 2 * d->n_key_heads; // groups
     const kin_run *run = &op->rows->plain.runs[chunk->i / n_groups];
@@ -131,7 +138,7 @@ static void convolve(struct ggml_tensor *y, const struct kin_op *op, int n_threa
                   .ldx = (size_t)x->ne[0],
                   .y = (float *)y->data + at,
                   .ldy = (size_t)x->ne[0],
-                  .taps = (const float *)taps->data + (size_t)at * (size_t)d->n_taps,
+                  .taps = taps_at(y, d, at),
                   .bias = bias ? (const float *)bias->data + at : NULL,
                   .n_before = d->n_taps - 1,
                   .n = left < width_of(d) ? left : width_of(d)};
@@ -145,13 +152,17 @@ static void convolve(struct ggml_tensor *y, const struct kin_op *op, int n_threa
 static const kin_op_run convolutions = {.count = count_convolutions, .compute = convolve};
 
 struct ggml_tensor *kin_op_convolve(kin_graph *g, int il, struct ggml_tensor *x) {
-    struct ggml_tensor *args[] = {x, g->layers[il].w[KIN_W_DELTA_CONV], g->layers[il].w[KIN_W_STATE_CONV_BIAS]};
+    struct ggml_tensor *const *w = g->layers[il].w;
+    struct ggml_tensor *args[4] = {x, w[KIN_W_DELTA_CONV], w[KIN_W_STATE_CONV_BIAS]};
+    int n_args = args[2] ? 3 : 2;
+    for (int i = 0; i < 3 && g->hp->delta.decays_rows; i++) args[i + 1] = w[KIN_W_KDA_CONV_Q + i];
+    if (g->hp->delta.decays_rows) n_args = 4;
     struct kin_op *op = kin_op_new(g, KIN_OP_OTHER);
     op->rows = &g->all;
     op->states = g->layers[il].states;
     op->states_apart = kin_state_floats(g->hp, il);
     op->eps = g->hp->rms_eps;
-    return kin_op_node(g, GGML_TYPE_F32, x->ne[0], x->ne[1], args, args[2] ? 3 : 2, &convolutions, op);
+    return kin_op_node(g, GGML_TYPE_F32, x->ne[0], x->ne[1], args, n_args, &convolutions, op);
 }
 
 // ---- the short convolution
@@ -208,7 +219,8 @@ struct ggml_tensor *kin_op_short_conv(kin_graph *g, int il, struct ggml_tensor *
 // ---- the delta net
 
 // Sources: the convolved queries, keys and values, beta and alpha, the gates, and the weights A, DT and NORM; of a state space:
-// values, keys and queries, alpha, the gates, and A, DT and D. A chunk is a head of one sequence.
+// values, keys and queries, alpha, the gates, and A, DT and D; with decays_rows beta alone, and a seventh, of which the decays of
+// rows are made in place. A chunk is a head of one sequence.
 static int count_heads(const struct ggml_tensor *y, const struct kin_op *op, int n_threads) {
     (void)y, (void)n_threads;
     return op->rows->plain.n_runs * op->hp->delta.n_value_heads;
@@ -256,10 +268,10 @@ static void find_factors(const head *h, int *beta, int *alpha) {
     *alpha = *beta + (d->is_grouped ? r : d->n_value_heads);
 }
 
-// Prepares n tokens of the run, from the one at `begin` on.
-static void prepare(head *h, int begin, int n, kin_delta_row *rows) {
-    const kin_delta_net *d = &h->op->hp->delta;
-    const struct ggml_tensor *x = h->y->src[0], *beta_alpha = h->y->src[1];
+// Makes the factors of n tokens of the run, from the one at `begin` on, with a decay for each token.
+static void make_factors(head *h, int begin, int n) {
+    const bool is_state_space = h->op->hp->delta.is_state_space;
+    const struct ggml_tensor *beta_alpha = h->y->src[1];
     const float *a = h->y->src[3]->data, *dt = h->y->src[4]->data;
     int beta_at, alpha_at;
     find_factors(h, &beta_at, &alpha_at);
@@ -268,7 +280,29 @@ static void prepare(head *h, int begin, int n, kin_delta_row *rows) {
         h->beta[i] = both[beta_at];
         h->decay[i] = both[alpha_at];
     }
-    h->op->kernels->delta_factors(ROWS, a[h->i], dt[h->i], h->decay, d->is_state_space ? NULL : h->beta, h->decay, h->beta);
+    h->op->kernels->delta_factors(ROWS, a[h->i], dt[h->i], h->decay, is_state_space ? NULL : h->beta, h->decay, h->beta);
+}
+
+// The same with a decay of each row, of which there are key_dim in the seventh source.
+static void make_decays(head *h, int begin, int n) {
+    const int n_key = h->op->hp->delta.key_dim;
+    const float *a = h->y->src[3]->data, *dt = h->y->src[4]->data, one = 1;
+    for (int i = 0; i < n; i++) {
+        const int32_t row = h->run->rows[begin + i];
+        float *decays = row_at(h->y->src[6], row) + h->i * n_key;
+        h->op->kernels->delta_decays(n_key, a[h->i], dt + h->i * n_key, decays, decays);
+        h->op->kernels->scale_sigmoid(1, row_at(h->y->src[1], row)[h->i], &one, &h->beta[i]);
+    }
+}
+
+// Prepares n tokens of the run, from the one at `begin` on.
+static void prepare(head *h, int begin, int n, kin_delta_row *rows) {
+    const kin_delta_net *d = &h->op->hp->delta;
+    const struct ggml_tensor *x = h->y->src[0];
+    if (d->decays_rows)
+        make_decays(h, begin, n);
+    else
+        make_factors(h, begin, n);
     const int n_keys = d->n_key_heads * d->key_dim, n_values = kin_delta_n_values(d);
     const int q_at = d->is_state_space ? n_values + n_keys : 0, k_at = d->is_state_space ? n_values : n_keys;
     const int v_at = d->is_state_space ? 0 : 2 * n_keys;
@@ -281,6 +315,7 @@ static void prepare(head *h, int begin, int n, kin_delta_row *rows) {
                                   .decay = h->decay[i],
                                   .beta = h->beta[i],
                                   .out = row_at(h->y, row) + h->i * d->head_dim};
+        if (d->decays_rows) rows[i].decays = row_at(h->y->src[6], row) + h->i * d->key_dim;
     }
 }
 
@@ -288,7 +323,7 @@ static void read_log(const head *h, kin_delta_row *rows) {
     const kin_delta_net *d = &h->op->hp->delta;
     for (int i = 0; i < h->run->n_logged; i++) {
         const float *at = h->log + (size_t)i * kin_delta_log_row(d), *factors = at + d->key_dim + d->head_dim;
-        rows[i] = (kin_delta_row){.k = at, .v = at + d->key_dim, .decay = factors[0], .beta = factors[1]};
+        rows[i] = (kin_delta_row){.k = at, .v = at + d->key_dim, .decay = factors[0], .beta = factors[1], .decays = factors + 16};
     }
 }
 
@@ -300,6 +335,7 @@ static void write_log(const head *h, const kin_delta_row *rows) {
         memcpy(at + d->key_dim, rows[i].v, (size_t)d->head_dim * sizeof *at);
         factors[0] = rows[i].decay;
         factors[1] = rows[i].beta;
+        if (d->decays_rows) memcpy(factors + 16, rows[i].decays, (size_t)d->key_dim * sizeof *at);
     }
 }
 
@@ -312,7 +348,8 @@ static void advance(const head *h, int n_rows, int n_stored) {
                                   .n_rows = n_rows,
                                   .n_stored = n_stored,
                                   .rows = h->rows,
-                                  .m = h->m};
+                                  .m = h->m,
+                                  .decays_rows = d->decays_rows};
     h->op->kernels->delta(&delta);
 }
 
@@ -358,17 +395,18 @@ static void compute_delta_net(struct ggml_tensor *y, const struct kin_op *op, in
 static const kin_op_run delta_nets = {.count = count_heads, .compute = compute_delta_net};
 
 struct ggml_tensor *kin_op_delta_net(kin_graph *g, int il, struct ggml_tensor *x, struct ggml_tensor *beta_alpha,
-                                     struct ggml_tensor *gate) {
+                                     struct ggml_tensor *gate, struct ggml_tensor *decays) {
     struct ggml_tensor *const *w = g->layers[il].w;
+    struct ggml_tensor *dt = w[KIN_W_KDA_DT] ? w[KIN_W_KDA_DT] : w[KIN_W_DELTA_DT];
     struct ggml_tensor *a = w[KIN_W_STATE_A] ? w[KIN_W_STATE_A] : w[KIN_W_DELTA_A];
     struct ggml_tensor *last = w[KIN_W_STATE_D] ? w[KIN_W_STATE_D] : w[KIN_W_DELTA_NORM];
-    struct ggml_tensor *args[] = {x, beta_alpha, gate, a, w[KIN_W_DELTA_DT], last};
+    struct ggml_tensor *args[] = {x, beta_alpha, gate, a, dt, last, decays};
     struct kin_op *op = kin_op_new(g, KIN_OP_OTHER);
     op->rows = &g->all;
     op->states = g->layers[il].states;
     op->states_apart = kin_state_floats(g->hp, il);
     op->eps = g->hp->rms_eps;
-    return kin_op_node(g, GGML_TYPE_F32, kin_delta_n_values(&g->hp->delta), x->ne[1], args, 6, &delta_nets, op);
+    return kin_op_node(g, GGML_TYPE_F32, kin_delta_n_values(&g->hp->delta), x->ne[1], args, decays ? 7 : 6, &delta_nets, op);
 }
 
 // ---- norms of groups

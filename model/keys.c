@@ -100,6 +100,7 @@ static const kin_key keys[] = {
     USED("hyper_connection.epsilon"),
     USED("hyper_connection.low_rank"),
     USED("hyper_connection.sinkhorn_iterations"),
+    USED("kda.head_dim"),
     USED("leading_dense_block_count"),
     USED("logit_scale"),
     USED("moe_latent_size"),

@@ -161,7 +161,7 @@ static int check_delta_net(const kin_gguf_tensor *const *w, int il, kin_err *err
 static int check_qkv(const kin_model *m, int il, kin_err *err) {
     const kin_gguf_tensor *const *w = m->layers[il].w;
     if (kin_layer_of(&m->hp, il).kv_back > 0) return 0;
-    if (kin_layer_of(&m->hp, il).has_no_attention || w[KIN_W_STATE_IN]) return 0; // its family requires all
+    if (kin_layer_of(&m->hp, il).has_no_attention || w[KIN_W_STATE_IN] || w[KIN_W_KDA_Q]) return 0; // its family requires all
     if (kin_layer_of(&m->hp, il).is_recurrent) return m->hp.conv.n_taps > 0 ? 0 : check_delta_net(w, il, err);
     if (kin_layer_of(&m->hp, il).is_latent || kin_layer_of(&m->hp, il).is_compressed) return 0; // its family requires all
     if (w[KIN_W_ATTN_Q_GATE]) return 0; // with K and V, which the family requires

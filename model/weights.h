@@ -47,7 +47,19 @@ typedef enum kin_weight {
     KIN_W_STATE_A,    // DELTA_A as another family writes it
     KIN_W_STATE_D,    // multiplies each head's input, which is added to its result
     KIN_W_STATE_NORM, // of the results of each key head
-    KIN_W_CONV_IN,    // of a short convolution: what gates its input, what gates its result, and the input
+    KIN_W_KDA_Q,      // of Kimi's delta attention, instead of DELTA_QKV: queries,
+    KIN_W_KDA_K,      // keys
+    KIN_W_KDA_V,      // and values, each with a convolution of its own
+    KIN_W_KDA_CONV_Q, // these three follow each other
+    KIN_W_KDA_CONV_K,
+    KIN_W_KDA_CONV_V,
+    KIN_W_KDA_DECAY_A, // a vector of which
+    KIN_W_KDA_DECAY_B, // a decay for each number of each head's key is made,
+    KIN_W_KDA_DT,      // and what is added to these
+    KIN_W_KDA_GATE_A,  // the same of the gates, instead of DELTA_GATE
+    KIN_W_KDA_GATE_B,
+    KIN_W_KDA_OUT, // DELTA_OUT under another name
+    KIN_W_CONV_IN, // of a short convolution: what gates its input, what gates its result, and the input
     KIN_W_CONV_TAPS,
     KIN_W_CONV_OUT,
     KIN_W_LATENT_Q,         // of latent attention, like the following: the heads' queries

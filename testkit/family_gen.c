@@ -246,6 +246,7 @@ static kin_role role_of(int weight) {
     case KIN_W_ATTN_V: return KIN_ROLE_ATTN_V;
     case KIN_W_ATTN_OUT:
     case KIN_W_DELTA_OUT:
+    case KIN_W_KDA_OUT:
     case KIN_W_LATENT_OUT: return KIN_ROLE_ATTN_OUTPUT;
     case KIN_W_FFN_UP:
     case KIN_W_FFN_UP_EXPS: return KIN_ROLE_FFN_UP;
@@ -276,6 +277,7 @@ static bool is_float_matrix(int weight) {
 }
 
 static bool is_taps(int weight) {
+    if (weight == KIN_W_KDA_CONV_Q || weight == KIN_W_KDA_CONV_K || weight == KIN_W_KDA_CONV_V) return true;
     return weight == KIN_W_DELTA_CONV || weight == KIN_W_CONV_TAPS || weight == KIN_W_NGRAM_CONV;
 }
 
@@ -289,6 +291,8 @@ static void add_weight(const kin_family *f, kin_generator *g, int il, int i_bloc
         kin_gen_add_experts(g, name, (int)ne[0], ne[1], f->hp.n_expert);
     else if (kin_weight_is_vector(weight) && !is_taps(weight) && ne[1] > 1)
         kin_gen_add_vectors(g, name, mean_of(weight), ne[0], ne[1]);
+    else if (is_taps(weight) && ne[2] > 1)
+        kin_gen_add_taps(g, name, ne[0], ne[2]);
     else if (is_float_matrix(weight) && ne[1] > 1)
         kin_gen_add_floats(g, name, ne[0], ne[1], 0);
     else if (kin_weight_is_vector(weight))

@@ -208,13 +208,23 @@ static void fill_skewed(void *user, uint64_t row_begin, uint64_t n_rows, uint8_t
     }
 }
 
-void kin_gen_add_floats(generator *g, const char *name, int64_t n_in, int64_t n_out, float skew) {
-    const int64_t ne[] = {n_in, n_out};
+static matrix *new_floats(generator *g, const char *name, int64_t n_in) {
     matrix *m = alloc(sizeof *m);
     *m = (matrix){.rows = get_rows(g, GGML_TYPE_F32, n_in), .seed = seed_of(g, name), .next = g->matrices};
-    m->skew = skew;
     m->n_in = n_in;
     g->matrices = m;
+    return m;
+}
+
+void kin_gen_add_taps(generator *g, const char *name, int64_t n_taps, int64_t n_channels) {
+    const int64_t ne[] = {n_taps, 1, n_channels};
+    kin_gguf_writer_add_filled(g->writer, name, GGML_TYPE_F32, 3, ne, fill_matrix, new_floats(g, name, n_taps));
+}
+
+void kin_gen_add_floats(generator *g, const char *name, int64_t n_in, int64_t n_out, float skew) {
+    const int64_t ne[] = {n_in, n_out};
+    matrix *m = new_floats(g, name, n_in);
+    m->skew = skew;
     kin_gguf_writer_add_filled(g->writer, name, GGML_TYPE_F32, 2, ne, skew > 0 ? fill_skewed : fill_matrix, m);
 }
 

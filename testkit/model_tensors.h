@@ -58,6 +58,9 @@ void kin_gen_add_matrix(kin_generator *g, kin_role r, int il, const char *name, 
 // Adds an F32 matrix of [n_in, n_out], which is never quantized. skew: the spread of the logarithms of its rows' lengths
 void kin_gen_add_floats(kin_generator *g, const char *name, int64_t n_in, int64_t n_out, float skew);
 
+// Adds the F32 taps of a convolution, [n_taps, 1, n_channels].
+void kin_gen_add_taps(kin_generator *g, const char *name, int64_t n_taps, int64_t n_channels);
+
 // Adds a matrix like the output, in which row i is row row_of(user, i) of those that all of these matrices have in common.
 void kin_gen_add_known(kin_generator *g, const char *name, int64_t n_in, int64_t n_out,
                        uint64_t (*row_of)(const void *user, uint64_t row), const void *user);

@@ -73,9 +73,9 @@ static bool is_known(const kin_golden *g) {
 
 // True if only kin's kernels can compute the model.
 static bool lacks_ggml(const kin_golden *g) {
-    static const char *const lacking[] = {"deepseek32.", "deepseek4.",      "dsv2",      "dsv3.",      "glm-dsa.", "lfm2",
-                                          "ministral3.", "mistral-large3.", "mistral4.", "nemotron_h", "qwen35",   "qwen3next",
-                                          "qwen4exp."};
+    static const char *const lacking[] = {"deepseek32.",  "deepseek4.", "dsv2",        "dsv3.",           "glm-dsa.",
+                                          "kimi-linear.", "lfm2",       "ministral3.", "mistral-large3.", "mistral4.",
+                                          "nemotron_h",   "qwen35",     "qwen3next",   "qwen4exp."};
     for (size_t i = 0; i < sizeof lacking / sizeof *lacking; i++)
         if (strncmp(g->name, lacking[i], strlen(lacking[i])) == 0) return true;
     return false;
@@ -381,8 +381,8 @@ static void check_ring(const char *dir, const kin_golden *g) {
 }
 #define check_ring(...) FROM_TEST(check_ring(__VA_ARGS__))
 
-// Layers whose caches are unlike other families': latents, short convolutions, and compressed rows with several streams, whose
-// first layers need the tokens' numbers.
+// Layers whose caches are unlike other families': latents, short convolutions, delta attention, and compressed rows with several
+// streams, whose first layers need the tokens' numbers.
 static void a_ring_of_two_has_the_bits_of_one_machine(void **state) {
     static const char *const names[] = {"dsv", "mistral-large3.", "lfm2"};
     (void)state;
@@ -390,6 +390,7 @@ static void a_ring_of_two_has_the_bits_of_one_machine(void **state) {
         for (size_t k = 0; k < sizeof names / sizeof *names; k++)
             if (strncmp(models[i].name, names[k], strlen(names[k])) == 0) check_ring(GOLDEN_DIR, &models[i]);
     check_ring(OWN_DIR, own_of("deepseek4."));
+    check_ring(OWN_DIR, own_of("kimi-linear."));
 }
 
 // A model of this folder, and the logits of all its tokens from one step, with which others are compared.
@@ -475,10 +476,9 @@ static void rows_behind_128_tokens_are_as_exact_as_the_others(void **state) {
     free(want);
 }
 
-// The tokens before a step, and what they have added, are in the sequence's state: drafts that are rejected leave nothing there,
-// and a sequence that begins with another one's tokens goes on like it.
-static void ngram_embeddings_are_of_the_sequence(void **state) {
-    const kin_golden *g = own_of("qwen4exp.");
+// What recurrent layers keep of a sequence is of its tokens alone: drafts that are rejected leave nothing there, and a sequence
+// that begins with another one's tokens goes on like it.
+static void check_states(const kin_golden *g) {
     const size_t n_vocab = (size_t)g->n_vocab;
     whole_step w;
     kin_err err;
@@ -505,6 +505,18 @@ static void ngram_embeddings_are_of_the_sequence(void **state) {
         }
     }
     close_whole_step(&w);
+}
+#define check_states(...) FROM_TEST(check_states(__VA_ARGS__))
+
+// The tokens before a step, and what they have added, are in the sequence's state.
+static void ngram_embeddings_are_of_the_sequence(void **state) {
+    (void)state;
+    check_states(own_of("qwen4exp."));
+}
+
+static void states_of_delta_attention_are_of_the_sequence(void **state) {
+    (void)state;
+    check_states(own_of("kimi-linear."));
 }
 
 static void check_facts(const char *dir, const kin_golden *g) {
@@ -622,25 +634,34 @@ static void a_block_behind_latent_layers_drafts(void **state) {
 
 // ---- exact weights
 
-// Puts the keys of a model with short convolutions into a file.
-static void put_keys(kin_gguf_writer *w, const kin_hparams *hp) {
-    int32_t *n_head_kv = malloc((size_t)hp->n_layer * sizeof *n_head_kv);
-    assert_non_null(n_head_kv);
-    for (int il = 0; il < hp->n_layer; il++) {
-        const kin_layer layer = kin_layer_of(hp, il);
-        n_head_kv[il] = layer.is_recurrent ? 0 : layer.n_head_kv;
+// Copies a model's keys, without those of its tokenizer.
+static void copy_keys(kin_gguf_writer *w, const kin_gguf *gguf) {
+    for (size_t i = 0; i < kin_gguf_n_meta(gguf); i++) {
+        const kin_str name = kin_gguf_meta_key(gguf, i);
+        kin_gguf_array array;
+        kin_str text;
+        uint32_t integer;
+        float number;
+        bool truth;
+        char key[128];
+        kin_err err;
+        snprintf(key, sizeof key, "%.*s", (int)name.len, name.at);
+        if (strncmp(key, "tokenizer.", strlen("tokenizer.")) == 0) continue;
+        if (kin_gguf_get_array(gguf, key, &array, &err) == 0) {
+            kin_gguf_writer_put_array(w, key, array.kind, array.n, array.at);
+        } else if (kin_gguf_get_str(gguf, key, &text, &err) == 0) {
+            char copy[128];
+            snprintf(copy, sizeof copy, "%.*s", (int)text.len, text.at);
+            kin_gguf_writer_put_str(w, key, copy);
+        } else if (kin_gguf_get_bool(gguf, key, &truth, &err) == 0) {
+            kin_gguf_writer_put_int(w, key, KIN_GGUF_BOOL, truth);
+        } else if (kin_gguf_get_u32(gguf, key, &integer, &err) == 0) {
+            kin_gguf_writer_put_int(w, key, KIN_GGUF_U32, integer);
+        } else {
+            if (kin_gguf_get_f32(gguf, key, &number, &err) != 0) fail_msg("%s: %s", key, err.text);
+            kin_gguf_writer_put_float(w, key, KIN_GGUF_F32, (double)number);
+        }
     }
-    kin_gguf_writer_put_str(w, "general.architecture", "lfm2");
-    kin_gguf_writer_put_int(w, "lfm2.block_count", KIN_GGUF_U32, hp->n_layer);
-    kin_gguf_writer_put_int(w, "lfm2.context_length", KIN_GGUF_U32, hp->n_ctx_train);
-    kin_gguf_writer_put_int(w, "lfm2.embedding_length", KIN_GGUF_U32, hp->n_embd);
-    kin_gguf_writer_put_int(w, "lfm2.feed_forward_length", KIN_GGUF_U32, hp->n_ff);
-    kin_gguf_writer_put_int(w, "lfm2.attention.head_count", KIN_GGUF_U32, hp->n_head);
-    kin_gguf_writer_put_array(w, "lfm2.attention.head_count_kv", KIN_GGUF_I32, (uint64_t)hp->n_layer, n_head_kv);
-    kin_gguf_writer_put_int(w, "lfm2.shortconv.l_cache", KIN_GGUF_U32, hp->conv.n_taps);
-    kin_gguf_writer_put_float(w, "lfm2.rope.freq_base", KIN_GGUF_F32, hp->ropes[0].base);
-    kin_gguf_writer_put_float(w, "lfm2.attention.layer_norm_rms_epsilon", KIN_GGUF_F32, (double)hp->rms_eps);
-    free(n_head_kv);
 }
 
 // Adds a tensor with the same values in F32.
@@ -658,12 +679,12 @@ static float *put_exact(kin_gguf_writer *w, const kin_model *m, const kin_gguf_t
         ggml_get_type_traits((enum ggml_type)t->type)->to_float(bytes, x, n);
     free(bytes);
     snprintf(name, sizeof name, "%.*s", (int)t->name.len, t->name.at);
-    kin_gguf_writer_add(w, name, GGML_TYPE_F32, t->ne[1] > 1 ? 2 : 1, t->ne, x);
+    kin_gguf_writer_add(w, name, GGML_TYPE_F32, t->n_dims, t->ne, x);
     return x;
 }
 
 static void save_exact(const char *path, const char *to) {
-    enum { MAX = 128 };
+    enum { MAX = 192 };
     kin_gguf_writer *w = kin_gguf_writer_new();
     float *data[MAX];
     kin_model m;
@@ -671,7 +692,7 @@ static void save_exact(const char *path, const char *to) {
     if (kin_model_open(&m, path, &err) != 0) fail_msg("%s", err.text);
     const size_t n = kin_gguf_n_tensors(m.gguf);
     assert_true(n <= MAX);
-    put_keys(w, &m.hp);
+    copy_keys(w, m.gguf);
     for (size_t i = 0; i < n; i++) data[i] = put_exact(w, &m, kin_gguf_tensor_at(m.gguf, i));
     if (kin_gguf_writer_save(w, to, &err) != 0) fail_msg("%s", err.text);
     for (size_t i = 0; i < n; i++) free(data[i]);
@@ -680,36 +701,45 @@ static void save_exact(const char *path, const char *to) {
 }
 #define save_exact(...) FROM_TEST(save_exact(__VA_ARGS__))
 
+static void check_exact(const char *dir, const kin_golden *g, double most) {
+    const size_t n = (size_t)g->n_ids * (size_t)g->n_vocab;
+    float *want = malloc(n * sizeof *want), *got = malloc(n * sizeof *got);
+    const kin_runner_options o = kin_runner_options_defaults();
+    char path[1024], exact_path[] = "/tmp/kin-test-families-XXXXXX";
+    const int fd = mkstemp(exact_path);
+    double error = 0;
+    assert_true(want && got && fd >= 0 && close(fd) == 0);
+    snprintf(path, sizeof path, "%s/%s.gguf", dir, g->name);
+    save_exact(path, exact_path);
+    snprintf(path, sizeof path, "%s/%s.logits", dir, g->name);
+    FILE *f = fopen(path, "rb");
+    assert_non_null(f);
+    assert_int_equal(fread(want, sizeof *want, n, f), n);
+    fclose(f);
+    eval_ids(exact_path, g, &o, got);
+    for (int row = 0; row < g->n_ids; row++) {
+        const size_t at = (size_t)row * (size_t)g->n_vocab;
+        error = fmax(error, kin_logits_error(got + at, want + at, g->n_vocab));
+    }
+    print_message("             %-24s the largest error with exact weights is %.2e\n", g->name, error);
+    assert_true(error < most);
+    unlink(exact_path);
+    free(got);
+    free(want);
+}
+#define check_exact(...) FROM_TEST(check_exact(__VA_ARGS__))
+
 // The exact logits of a model beside the clone, which llama.cpp computes with the same largest ones, and kin, whose rounding of
 // activations differs as much, with another one in one row.
 static void short_convolutions_of_exact_weights_are_exact(void **state) {
-    static const char *const name = "lfm2.q8_0";
-    char path[1024], exact_path[] = "/tmp/kin-test-families-XXXXXX";
     (void)state;
-    for (int i = 0; i < n_models; i++) {
-        const kin_golden *g = &models[i];
-        const size_t n = (size_t)g->n_ids * (size_t)g->n_vocab;
-        if (strcmp(g->name, name) != 0) continue;
-        float *want = malloc(n * sizeof *want), *got = malloc(n * sizeof *got);
-        const kin_runner_options o = kin_runner_options_defaults();
-        const int fd = mkstemp(exact_path);
-        assert_true(want && got && fd >= 0 && close(fd) == 0);
-        snprintf(path, sizeof path, "%s/%s.gguf", GOLDEN_DIR, name);
-        save_exact(path, exact_path);
-        snprintf(path, sizeof path, "%s/%s.logits", GOLDEN_DIR, name);
-        FILE *f = fopen(path, "rb");
-        assert_non_null(f);
-        assert_int_equal(fread(want, sizeof *want, n, f), n);
-        fclose(f);
-        eval_ids(exact_path, g, &o, got);
-        for (int row = 0; row < g->n_ids; row++) {
-            const size_t at = (size_t)row * (size_t)g->n_vocab;
-            assert_true(kin_logits_error(got + at, want + at, g->n_vocab) < 1e-3);
-        }
-        unlink(exact_path);
-        free(got);
-        free(want);
-    }
+    for (int i = 0; i < n_models; i++)
+        if (strcmp(models[i].name, "lfm2.q8_0") == 0) check_exact(GOLDEN_DIR, &models[i], 1e-3);
+}
+
+static void delta_attention_of_exact_weights_is_exact(void **state) {
+    (void)state;
+    check_exact(OWN_DIR, own_of("kimi-linear."), 1e-3); // of the F16 cache of latents
 }
 
 int main(void) {
@@ -728,10 +758,12 @@ int main(void) {
         cmocka_unit_test(a_longer_context_than_the_indexer_s_is_refused),
         cmocka_unit_test(a_block_behind_latent_layers_drafts),
         cmocka_unit_test(short_convolutions_of_exact_weights_are_exact),
+        cmocka_unit_test(delta_attention_of_exact_weights_is_exact),
         cmocka_unit_test(a_ring_of_two_has_the_bits_of_one_machine),
         cmocka_unit_test(compressed_rows_follow_from_the_tokens_alone),
         cmocka_unit_test(rows_behind_128_tokens_are_as_exact_as_the_others),
         cmocka_unit_test(ngram_embeddings_are_of_the_sequence),
+        cmocka_unit_test(states_of_delta_attention_are_of_the_sequence),
     };
     kin_err err;
     n_models = kin_golden_load(GOLDEN_DIR, models, &err);

@@ -448,6 +448,11 @@ static void every_family_of_the_benchmark_is_described(void **state) {
     "expert_feed_forward_length " width "\nexpert_shared_feed_forward_length 32\nple.ngram_size 2\nple.heads_per_ngram 1\n"      \
     "ple.conv_kernel 4\nple.eos_token_id 2\nple.layer_multipliers u64[5, 7]\nple.head_offsets u64[0]\n"                          \
     "ple.head_vocab_sizes u64[9]\nembedding_length_per_layer_input 64\n"
+#define KIMI(heads, dim, of_heads)                                                                                               \
+    "architecture kimi-linear\ncontext_length 64\nembedding_length 64\nblock_count 2\nfeed_forward_length 64\n"                  \
+    "attention.head_count " heads "\nattention.head_count_kv [0, 1]\nattention.layer_norm_rms_epsilon 0.00001\n"                 \
+    "attention.key_length 64\nattention.value_length 24\nattention.value_length_mla 32\nattention.kv_lora_rank 32\n"             \
+    "rope.dimension_count 32\nssm.conv_kernel 4\nkda.head_dim " dim "\n" of_heads
 #define STABLELM                                                                                                                 \
     "architecture stablelm\ncontext_length 64\nembedding_length 64\nblock_count 2\nfeed_forward_length 96\n"                     \
     "attention.head_count 4\nattention.head_count_kv 2\nattention.layer_norm_epsilon 0.00001\nrope.dimension_count 8\n"
@@ -509,6 +514,10 @@ static void a_family_refuses_layers_that_it_cannot_compute(void **state) {
     expect_family(DEEPSEEK4("8", "4"), NULL);
     expect_family(DEEPSEEK4("[8, 4, 8, 8]", "4"), "layers with different numbers of heads are not supported");
     expect_family(DEEPSEEK4("8", "3"), "a softmax of the chosen ones");
+    expect_family(KIMI("2", "32", "attention.key_length_mla 48\n"), NULL);
+    expect_family(KIMI("2", "32", ""), "the key 'kimi-linear.attention.key_length_mla' is missing");
+    expect_family(KIMI("2", "24", "attention.key_length_mla 48\n"), "heads of 24 dimensions");
+    expect_family(KIMI("[2, 1]", "32", "attention.key_length_mla 48\n"), "layers with unlike numbers of heads");
     expect_family(STABLELM "present blk.0.attn_q_norm.weight\npresent blk.0.attn_k_norm.weight\n", NULL);
     expect_family(STABLELM "present blk.1.attn_k_norm.weight\n", "layer 1 has a norm of query heads or of key heads alone");
 }

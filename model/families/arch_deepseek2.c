@@ -6,7 +6,7 @@
 #include <math.h>
 #include <stdio.h>
 
-#include "model/arch.h"
+#include "model/families/deepseek2.h"
 #include "model/families/moe.h"
 
 static const char *const obeyed[] = {"attention.value_length", "expert_group_count", "nextn_predict_layers", NULL};
@@ -23,7 +23,7 @@ static bool has_key(const kin_meta *k, const char *key) {
 
 // In newer files the common keys describe the cache, and others the heads. In older ones the common keys describe the heads, and
 // the matrices of keys and values are one.
-static void read_heads(kin_hparams *hp, kin_meta *k) {
+void kin_deepseek2_read_heads(kin_hparams *hp, kin_meta *k) {
     kin_latent *l = &hp->latent;
     l->n_latent = kin_meta_int(k, "attention.kv_lora_rank", KIN_KEY_REQUIRED, 16, 4096);
     l->n_query = kin_meta_int(k, "attention.q_lora_rank", 0, 0, 1 << 16);
@@ -71,29 +71,29 @@ static kin_gating default_gating(const kin_hparams *hp) {
 }
 
 // The publisher and llama.cpp rank groups differently if probabilities are a softmax: by their best expert, or by the best two.
-static void read_experts(kin_hparams *hp, kin_meta *k, kin_gating gating) {
+void kin_deepseek2_read_experts(kin_hparams *hp, kin_meta *k, kin_gating gating, bool normalizes) {
     const int n_shared = kin_meta_int(k, "expert_shared_count", 0, 0, 64);
     hp->n_dense = kin_meta_int(k, "leading_dense_block_count", 0, 0, hp->n_layer);
     hp->n_ff_shared = hp->n_ff_exp * n_shared;
-    kin_meta_routing(k, &hp->routing, gating, false);
+    kin_meta_routing(k, &hp->routing, gating, normalizes);
     if (!k->failed && hp->routing.n_group > 1 && hp->routing.gating != KIN_GATING_SIGMOID)
         kin_meta_fail(k, "groups of experts that are not chosen by sigmoids are not supported");
 }
 
 static void read_latents(kin_hparams *hp, kin_meta *k) {
-    read_heads(hp, k);
+    kin_deepseek2_read_heads(hp, k);
     if (!k->failed) read_scale(hp, k);
     if (!k->failed) read_temperature(hp, k);
 }
 
 static void read_deepseek2_keys(kin_hparams *hp, kin_meta *k) {
     read_latents(hp, k);
-    if (!k->failed) read_experts(hp, k, default_gating(hp));
+    if (!k->failed) kin_deepseek2_read_experts(hp, k, default_gating(hp), false);
 }
 
 static void read_indexed_keys(kin_hparams *hp, kin_meta *k) {
     read_latents(hp, k);
-    if (!k->failed) read_experts(hp, k, KIN_GATING_SIGMOID);
+    if (!k->failed) kin_deepseek2_read_experts(hp, k, KIN_GATING_SIGMOID, false);
     const int n_seen = kin_meta_int(k, "attention.indexer.top_k", KIN_KEY_REQUIRED, 1, 1 << 27);
     if (!k->failed) kin_hparams_limit_context(hp, n_seen);
 }

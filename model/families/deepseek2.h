@@ -1,0 +1,11 @@
+// What later families with latent attention, or with experts chosen like DeepSeek's, share with DeepSeek V2.
+#pragma once
+
+#include "model/arch.h"
+
+// Reads the widths of latents and heads, and makes the layers' key heads those of the cache. Called after the rope is read.
+void kin_deepseek2_read_heads(kin_hparams *hp, kin_meta *keys);
+
+// Reads the number of dense layers, the width of the shared experts and the routing; gating and normalizes: as in files that do
+// not say.
+void kin_deepseek2_read_experts(kin_hparams *hp, kin_meta *keys, kin_gating gating, bool normalizes);
