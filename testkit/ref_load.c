@@ -42,7 +42,7 @@ static int find_family(loader *l, kin_ref_model *m) {
     } families[] = {
         {"llama", KIN_REF_ROPE_NORMAL},  {"qwen2", KIN_REF_ROPE_NEOX},      {"qwen3", KIN_REF_ROPE_NEOX},
         {"qwen3moe", KIN_REF_ROPE_NEOX}, {"exaone", KIN_REF_ROPE_NEOX},     {"exaone4", KIN_REF_ROPE_NEOX},
-        {"stablelm", KIN_REF_ROPE_NEOX}, {"minimax-m3", KIN_REF_ROPE_NEOX},
+        {"stablelm", KIN_REF_ROPE_NEOX}, {"minimax-m3", KIN_REF_ROPE_NEOX}, {"kimi-linear", KIN_REF_ROPE_NORMAL},
     };
     kin_str name = {"", 0};
     if (kin_gguf_get_str(l->gguf, "general.architecture", &name, l->err) < 0) return KIN_FAIL;
@@ -55,15 +55,21 @@ static int find_family(loader *l, kin_ref_model *m) {
     return kin_err_set(l->err, "architecture \"%.*s\": not one of the reference engine's", (int)name.len, name.at);
 }
 
+static bool is_kimi(const loader *l) {
+    return strcmp(l->family, "kimi-linear") == 0;
+}
+
 static int load_numbers(const loader *l, kin_ref_model *m) {
     int value_dim, n_ff_expert;
     if (get_int(l, "block_count", 0, &m->n_layer) < 0) return KIN_FAIL;
     if (get_int(l, "embedding_length", 0, &m->n_embd) < 0) return KIN_FAIL;
     if (get_int(l, "attention.head_count", 0, &m->n_head) < 0) return KIN_FAIL;
-    if (get_int(l, "attention.head_count_kv", m->n_head, &m->n_head_kv) < 0) return KIN_FAIL;
+    m->n_head_kv = 1; // of latents, for which files have a number for each layer
+    if (!is_kimi(l) && get_int(l, "attention.head_count_kv", m->n_head, &m->n_head_kv) < 0) return KIN_FAIL;
     if (get_int(l, "attention.key_length", m->n_head ? m->n_embd / m->n_head : 0, &m->head_dim) < 0) return KIN_FAIL;
     if (get_int(l, "attention.value_length", m->head_dim, &value_dim) < 0) return KIN_FAIL;
-    if (value_dim != m->head_dim) return kin_err_set(l->err, "keys of %d but values of %d elements", m->head_dim, value_dim);
+    if (value_dim != m->head_dim && !is_kimi(l))
+        return kin_err_set(l->err, "keys of %d but values of %d elements", m->head_dim, value_dim);
     if (get_int(l, "feed_forward_length", 0, &m->n_ff) < 0) return KIN_FAIL;
     if (get_int(l, "expert_count", 0, &m->n_expert) < 0) return KIN_FAIL;
     if (get_int(l, "expert_used_count", 0, &m->n_expert_used) < 0) return KIN_FAIL;
@@ -74,7 +80,7 @@ static int load_numbers(const loader *l, kin_ref_model *m) {
     return get_float(l, m->centers_norms ? "attention.layer_norm_epsilon" : "attention.layer_norm_rms_epsilon", 0, &m->rms_eps);
 }
 
-// The experts of MiniMax M3: how they are chosen, and those that every token uses.
+// The experts of MiniMax M3 and Kimi Linear: how they are chosen, and those that every token uses.
 static int load_routing(const loader *l, kin_ref_model *m) {
     char key[64];
     int n_shared;
@@ -85,7 +91,8 @@ static int load_routing(const loader *l, kin_ref_model *m) {
     if (kin_gguf_get_bool(l->gguf, key_of(l, "expert_weights_norm", key), &normalizes, l->err) < 0) return KIN_FAIL;
     if (!normalizes) return kin_err_set(l->err, "%s: shares that are not normalised are not known", key);
     m->n_ff_shared = n_shared * m->n_ff;
-    m->chooses_by_sigmoids = m->gates_as_gpt_oss = true;
+    m->chooses_by_sigmoids = true;
+    m->gates_as_gpt_oss = !is_kimi(l);
     return 0;
 }
 
@@ -154,15 +161,48 @@ static void load_experts(loader *l, kin_ref_layer *w, int il) {
     skip_indexer(l, il);
 }
 
-static void load_layer(loader *l, const kin_ref_model *m, kin_ref_layer *w, int il) {
-    const bool moe = m->n_expert > 0 && il >= l->n_dense;
-    w->is_dense = m->n_expert > 0 && !moe;
-    w->is_windowed = m->window > 0 && il % 4 < 3;
-    w->has_no_rope = m->window > 0 && !w->is_windowed;
-    w->attn_norm = find_layer_tensor(l, il, "attn_norm.weight");
-    w->attn_norm_bias = find_layer_tensor(l, il, "attn_norm.bias");
-    w->attn_out_norm = find_layer_tensor(l, il, "post_attention_norm.weight");
-    w->ffn_out_norm = find_layer_tensor(l, il, "post_ffw_norm.weight");
+static void load_delta(loader *l, const kin_ref_model *m, kin_ref_delta *d, int il) {
+    static const char *const products[] = {"attn_q.weight", "attn_k.weight", "attn_v.weight"};
+    static const char *const convolutions[] = {"ssm_conv1d_q.weight", "ssm_conv1d_k.weight", "ssm_conv1d_v.weight"};
+    for (int i = 0; i < 3; i++) {
+        d->qkv[i] = find_layer_tensor(l, il, products[i]);
+        d->conv[i] = find_layer_tensor(l, il, convolutions[i]);
+    }
+    d->decay_a = find_layer_tensor(l, il, "ssm_f_a.weight");
+    d->decay_b = find_layer_tensor(l, il, "ssm_f_b.weight");
+    d->dt = find_layer_tensor(l, il, "ssm_dt.bias");
+    d->a = find_layer_tensor(l, il, "ssm_a");
+    d->beta = find_layer_tensor(l, il, "ssm_beta.weight");
+    d->gate_a = find_layer_tensor(l, il, "ssm_g_a.weight");
+    d->gate_b = find_layer_tensor(l, il, "ssm_g_b.weight");
+    d->norm = find_layer_tensor(l, il, "ssm_norm.weight");
+    d->out = find_layer_tensor(l, il, "attn_output.weight");
+    d->n_head = m->n_head;
+    d->dim = d->norm.n_cols;
+    d->n_taps = d->conv[0].n_cols;
+}
+
+static void load_latent(loader *l, const kin_ref_model *m, kin_ref_latent *t, int il) {
+    t->q = find_layer_tensor(l, il, "attn_q.weight");
+    t->kv_a = find_layer_tensor(l, il, "attn_kv_a_mqa.weight");
+    t->kv_norm = find_layer_tensor(l, il, "attn_kv_a_norm.weight");
+    t->k_b = find_layer_tensor(l, il, "attn_k_b.weight");
+    t->v_b = find_layer_tensor(l, il, "attn_v_b.weight");
+    t->out = find_layer_tensor(l, il, "attn_output.weight");
+    t->n_head = m->n_head;
+    t->n_latent = t->kv_norm.n_cols;
+    t->n_rot = m->rope.n_rot;
+    t->k_dim = t->k_b.n_cols;
+    t->v_dim = t->v_b.n_rows;
+}
+
+static bool has_layer_tensor(const loader *l, int il, const char *name) {
+    char full[64];
+    snprintf(full, sizeof full, "blk.%d.%s", il, name);
+    return kin_gguf_find_tensor(l->gguf, full) != NULL;
+}
+
+static void load_attention(loader *l, kin_ref_layer *w, int il) {
     w->wq = find_layer_tensor(l, il, "attn_q.weight");
     w->wk = find_layer_tensor(l, il, "attn_k.weight");
     w->wv = find_layer_tensor(l, il, "attn_v.weight");
@@ -172,6 +212,23 @@ static void load_layer(loader *l, const kin_ref_model *m, kin_ref_layer *w, int 
     w->bv = find_layer_tensor(l, il, "attn_v.bias");
     w->q_norm = find_layer_tensor(l, il, "attn_q_norm.weight");
     w->k_norm = find_layer_tensor(l, il, "attn_k_norm.weight");
+}
+
+static void load_layer(loader *l, const kin_ref_model *m, kin_ref_layer *w, int il) {
+    const bool moe = m->n_expert > 0 && il >= l->n_dense;
+    w->is_dense = m->n_expert > 0 && !moe;
+    w->is_windowed = m->window > 0 && il % 4 < 3;
+    w->has_no_rope = m->window > 0 && !w->is_windowed;
+    w->attn_norm = find_layer_tensor(l, il, "attn_norm.weight");
+    w->attn_norm_bias = find_layer_tensor(l, il, "attn_norm.bias");
+    w->attn_out_norm = find_layer_tensor(l, il, "post_attention_norm.weight");
+    w->ffn_out_norm = find_layer_tensor(l, il, "post_ffw_norm.weight");
+    if (has_layer_tensor(l, il, "ssm_f_a.weight"))
+        load_delta(l, m, &w->delta, il);
+    else if (has_layer_tensor(l, il, "attn_kv_a_mqa.weight"))
+        load_latent(l, m, &w->latent, il);
+    else
+        load_attention(l, w, il);
     w->ffn_norm = find_layer_tensor(l, il, "ffn_norm.weight");
     w->ffn_norm_bias = find_layer_tensor(l, il, "ffn_norm.bias");
     w->is_parallel = m->centers_norms && !w->ffn_norm.data;
@@ -203,7 +260,7 @@ int kin_ref_load(kin_ref_model *model, const kin_gguf *gguf, kin_err *err) {
     *model = (kin_ref_model){0};
     if (find_family(&l, model) < 0 || load_numbers(&l, model) < 0) goto fail;
     if (get_int(&l, "leading_dense_block_count", 0, &l.n_dense) < 0) goto fail;
-    if (strcmp(l.family, "minimax-m3") == 0 && load_routing(&l, model) < 0) goto fail;
+    if ((strcmp(l.family, "minimax-m3") == 0 || is_kimi(&l)) && load_routing(&l, model) < 0) goto fail;
     if (load_rope(&l, &model->rope, model->head_dim) < 0 || load_tensors(&l, model) < 0) goto fail;
     return 0;
 fail:

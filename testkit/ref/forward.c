@@ -10,6 +10,8 @@ struct kin_ref_session {
     int *n_held;         // (layers): positions that each layer holds
     float *k, *v;        // (layers, n_ctx, n_head_kv*head_dim)
     float *rope_factors; // (n_rot / 2), NULL if the model has none
+    float *states;       // (layers, n_state): of delta attention
+    size_t n_state;
 
     // Scratch for one token.
     float *cos_sin; // (n_rot / 2, 2): cosines and sines of its position
@@ -24,6 +26,7 @@ struct kin_ref_session {
     float *gate;    // (the widest n_ff)
     float *up;      // (n_ff)
     float *weights; // (max(n_embd, n_head*head_dim)): one norm or bias as floats
+    float *scratch; // of delta and latent attention
 };
 
 // Allocates zeroed floats // (a, b, c); NULL if out of memory.
@@ -35,6 +38,27 @@ static float *floats(int a, int b, int c) {
 
 static int max_int(int a, int b) {
     return a > b ? a : b;
+}
+
+static size_t max_size(size_t a, size_t b) {
+    return a > b ? a : b;
+}
+
+// Allocates the states of delta attention, and its scratch and that of latent attention.
+static bool allocate_states(kin_ref_session *s) {
+    size_t n_scratch = 1;
+    s->n_state = 1;
+    for (int il = s->layer_begin; il < s->layer_end; il++) {
+        const kin_ref_layer *w = &s->model->layers[il];
+        if (w->delta.n_head > 0) {
+            s->n_state = max_size(s->n_state, kin_ref_delta_state_floats(&w->delta));
+            n_scratch = max_size(n_scratch, kin_ref_delta_scratch_floats(&w->delta));
+        }
+        if (w->latent.n_head > 0) n_scratch = max_size(n_scratch, kin_ref_latent_scratch_floats(&w->latent, s->n_ctx));
+    }
+    s->states = calloc((size_t)max_int(s->layer_end - s->layer_begin, 1) * s->n_state, sizeof *s->states);
+    s->scratch = calloc(n_scratch, sizeof *s->scratch);
+    return s->states && s->scratch;
 }
 
 kin_ref_session *kin_ref_session_open(const kin_ref_model *model, int layer_begin, int layer_end, int n_ctx) {
@@ -64,7 +88,7 @@ kin_ref_session *kin_ref_session_open(const kin_ref_model *model, int layer_begi
     s->up = floats(1, 1, n_ff);
     s->weights = floats(1, 1, max_int(m->n_embd, n_q));
     if (!s->n_held || !s->k || !s->v || !s->cos_sin || !s->normed || !s->added || !s->q || !s->heads || !s->scores ||
-        !s->router || !s->shares || !s->choice || !s->gate || !s->up || !s->weights)
+        !s->router || !s->shares || !s->choice || !s->gate || !s->up || !s->weights || !allocate_states(s))
         goto fail;
     if (m->rope_freqs.data) {
         s->rope_factors = floats(1, 1, m->rope.n_rot / 2);
@@ -79,6 +103,8 @@ fail:
 
 void kin_ref_session_close(kin_ref_session *session) {
     if (!session) return;
+    free(session->scratch);
+    free(session->states);
     free(session->weights);
     free(session->up);
     free(session->choice);
@@ -184,6 +210,16 @@ static void add_block(kin_ref_session *s, const kin_ref_tensor *out_norm, float 
     add(x, s->added, n);
 }
 
+// The same with delta attention instead.
+static void delta_attention(kin_ref_session *s, int il, int pos, float *x) {
+    const kin_ref_layer *w = &s->model->layers[il];
+    float *state = s->states + (size_t)(il - s->layer_begin) * s->n_state;
+    if (pos == 0) memset(state, 0, s->n_state * sizeof *state);
+    norm(s, &w->attn_norm, &w->attn_norm_bias, s->model->n_embd, x, s->normed);
+    kin_ref_delta_step(&w->delta, s->model->rms_eps, s->normed, state, s->scratch, s->added);
+    add_block(s, &w->attn_out_norm, x);
+}
+
 // x += wo attention(norm(x)). x // (n_embd)
 static void attention(kin_ref_session *s, int il, int pos, float *x) {
     const kin_ref_model *m = s->model;
@@ -195,6 +231,11 @@ static void attention(kin_ref_session *s, int il, int pos, float *x) {
     const int first = w->is_windowed && pos >= m->window ? pos + 1 - m->window : 0;
 
     norm(s, &w->attn_norm, &w->attn_norm_bias, m->n_embd, x, s->normed);
+    if (w->latent.n_head > 0) {
+        kin_ref_latent_step(&w->latent, m->rms_eps, s->normed, pos, k, s->scratch, s->added);
+        add_block(s, &w->attn_out_norm, x);
+        return;
+    }
     project(s, &w->wq, &w->bq, s->normed, s->q);
     project(s, &w->wk, &w->bk, s->normed, k_here);
     project(s, &w->wv, &w->bv, s->normed, v_here);
@@ -286,16 +327,24 @@ int kin_ref_session_embed(kin_ref_session *session, int token, float *x) {
     return 0;
 }
 
+// A state of delta attention cannot go back, except to the first token.
+static bool can_go_back(const kin_ref_session *s, int il, int pos) {
+    return s->model->layers[il].delta.n_head == 0 || pos == 0 || pos == s->n_held[il - s->layer_begin];
+}
+
 int kin_ref_session_run(kin_ref_session *session, int layer_begin, int layer_end, int pos, float *x) {
     kin_ref_session *s = session;
     if (layer_begin < s->layer_begin || layer_begin > layer_end || layer_end > s->layer_end) return -1;
     if (pos < 0 || pos >= s->n_ctx) return -1;
     for (int il = layer_begin; il < layer_end; il++)
-        if (pos > s->n_held[il - s->layer_begin]) return -1;
+        if (pos > s->n_held[il - s->layer_begin] || !can_go_back(s, il, pos)) return -1;
 
     kin_ref_rope_cos_sin(&s->model->rope, s->rope_factors, pos, s->cos_sin);
     for (int il = layer_begin; il < layer_end; il++) {
-        attention(s, il, pos, x);
+        if (s->model->layers[il].delta.n_head > 0)
+            delta_attention(s, il, pos, x);
+        else
+            attention(s, il, pos, x);
         feed_forward(s, il, x);
         s->n_held[il - s->layer_begin] = pos + 1;
     }

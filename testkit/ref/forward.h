@@ -27,7 +27,7 @@ int kin_ref_session_embed(kin_ref_session *session, int token, float *x);
 
 // Passes x // (n_embd) in place through layers [layer_begin, layer_end) at position pos, and stores their keys and values. pos
 // may be at most the number of positions that these layers hold; those from pos on are discarded. Returns -1, with nothing
-// changed, if the layers are not the session's, or pos leaves a gap or exceeds the context.
+// changed, if the layers are not the session's, or pos leaves a gap or exceeds the context; nor can delta attention discard some.
 int kin_ref_session_run(kin_ref_session *session, int layer_begin, int layer_end, int pos, float *x);
 
 // Computes logits // (n_vocab) from x // (n_embd) after the last layer. -1 if the model has no output_norm or no output matrix.

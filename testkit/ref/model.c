@@ -57,6 +57,11 @@ static const char *check_ends(const kin_ref_model *m) {
 }
 
 static const char *check_layer(const kin_ref_model *m, const kin_ref_layer *w) {
+    const bool attends = w->delta.n_head == 0 && w->latent.n_head == 0;
+    const char *wrong = w->delta.n_head > 0 ? kin_ref_delta_check(&w->delta, m->n_embd) : NULL;
+    if (!wrong && w->latent.n_head > 0) wrong = kin_ref_latent_check(&w->latent, m->n_embd);
+    if (wrong) return wrong;
+    if (w->latent.n_head > 0 && (w->latent.n_latent + w->latent.n_rot != m->head_dim || m->n_head_kv != 1)) return "head_dim";
     const int n_q = m->n_head * m->head_dim, n_kv = m->n_head_kv * m->head_dim;
     const bool moe = m->n_expert > 0 && !w->is_dense, shares = w->shared_gate.data != NULL;
     const int n_mats = moe ? m->n_expert : 1, n_ff = w->is_dense ? m->n_ff_dense : m->n_ff;
@@ -65,10 +70,10 @@ static const char *check_layer(const kin_ref_model *m, const kin_ref_layer *w) {
         {"attn_norm_bias", &w->attn_norm_bias, false, 1, 1, m->n_embd},
         {"attn_out_norm", &w->attn_out_norm, false, 1, 1, m->n_embd},
         {"ffn_out_norm", &w->ffn_out_norm, false, 1, 1, m->n_embd},
-        {"wq", &w->wq, true, 1, n_q, m->n_embd},
-        {"wk", &w->wk, true, 1, n_kv, m->n_embd},
-        {"wv", &w->wv, true, 1, n_kv, m->n_embd},
-        {"wo", &w->wo, true, 1, m->n_embd, n_q},
+        {"wq", &w->wq, attends, 1, n_q, m->n_embd},
+        {"wk", &w->wk, attends, 1, n_kv, m->n_embd},
+        {"wv", &w->wv, attends, 1, n_kv, m->n_embd},
+        {"wo", &w->wo, attends, 1, m->n_embd, n_q},
         {"bq", &w->bq, false, 1, 1, n_q},
         {"bk", &w->bk, false, 1, 1, n_kv},
         {"bv", &w->bv, false, 1, 1, n_kv},

@@ -12,8 +12,11 @@
 //   exaone4   NEOX rope, q_norm and k_norm, norms after the blocks instead of before them; windowed layers, and only these rotate
 //   stablelm  NEOX rope, norms that subtract the mean, with biases, and of each head with its own weights; parallel blocks
 //   minimax-m3: qwen3moe with dense layers, experts chosen by sigmoids, a shared expert, and the gate of gpt-oss
+//   kimi-linear: delta attention, or latent attention, in place of attention; feed-forward blocks as in minimax-m3, with SiLU
 #pragma once
 
+#include "testkit/ref/delta.h"
+#include "testkit/ref/latent.h"
 #include "testkit/ref/rope.h"
 #include "testkit/ref/tensor.h"
 
@@ -22,6 +25,8 @@ typedef struct kin_ref_layer {
     bool has_no_rope;              // heads are not rotated
     bool is_dense;                 // the feed-forward block has no experts although the model has
     bool is_parallel;              // the feed-forward block reads attention's normed input, and has no norm of its own
+    kin_ref_delta delta;           // instead of wq, wk, wv and wo, if it has heads; and so has
+    kin_ref_latent latent;         // this, whose n_latent + n_rot is head_dim, with n_head_kv 1
     kin_ref_tensor attn_norm;      // (n_embd), may be absent
     kin_ref_tensor attn_norm_bias; // (n_embd), may be absent, and so may the following two
     kin_ref_tensor attn_out_norm;  // (n_embd), of the block's output
