@@ -96,10 +96,11 @@ void kin_session_option_tables(kin_session_options *o, kin_session_tables *table
 
 void kin_draft_option_table(kin_session_options *o, kin_option table[KIN_DRAFT_N_OPTIONS]) {
     const kin_option options[KIN_DRAFT_N_OPTIONS] = {
-        {KIN_OPTION_STRING, "draft", 0, &o->draft, "auto|off|ngram|mtp|FILE",
+        {KIN_OPTION_STRING, "draft", 0, &o->draft, "auto|off|ngram|mtp|mtp:FILE|FILE",
          "speculative decoding: auto (default: n-gram lookup, and the model's own block for multi-token prediction if its file "
          "has one, where they are faster), off, ngram (also on GPUs and with ggml's kernels, where the output may change), mtp "
-         "(the file must have such a block), FILE (a smaller draft model with the same vocabulary) or ngram,FILE",
+         "(the file must have such a block), mtp:FILE (such blocks in a file of their own), FILE (a smaller draft model with the "
+         "same vocabulary) or ngram,FILE",
          0, 0},
         {KIN_OPTION_INT, "draft-max", 0, &o->draft_max, "N", "maximum number of tokens drafted at once (default: 31)", 1,
          KIN_DRAFT_MAX},

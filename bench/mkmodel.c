@@ -35,7 +35,9 @@ static const char usage[] = "usage: mkmodel [--preset NAME] [option...] -o FILE\
                             "  --pooling-type N     of embeddings: 1 mean, 2 first, 3 last, 4 rank\n"
                             "  --interval N         qwen35: every n-th layer is attention, the others are delta nets\n"
                             "  --draft-block        qwen35: a block for multi-token prediction\n"
+                            "  --draft-blocks N     so many of them\n"
                             "  --draft-right X      the same, right in that share of its tokens; the text is known\n"
+                            "  --draft-part PART    only the model without them (trunk), or these alone (blocks)\n"
                             "  --keys FILE          another family, from a text of its metadata (bench/families)\n"
                             "  --seed N\n"
                             "  --split N            N files, FILE being their prefix\n"
@@ -62,6 +64,7 @@ enum {
     OPT_ENDLESS,
     OPT_DRAFT_BLOCK,
     OPT_DRAFT_RIGHT,
+    OPT_DRAFT_PART,
     OPT_SEED,
     OPT_INT
 };
@@ -84,6 +87,7 @@ static const struct {
     {"experts-used", offsetof(options, spec.n_expert_used)},
     {"ff-exp", offsetof(options, spec.n_ff_exp)},
     {"interval", offsetof(options, spec.attention_interval)},
+    {"draft-blocks", offsetof(options, spec.draft_blocks)},
     {"split", offsetof(options, n_parts)},
 };
 #define N_INTS (sizeof ints / sizeof ints[0])
@@ -103,6 +107,7 @@ static const struct option others[] = {
     {"endless", no_argument, NULL, OPT_ENDLESS},
     {"draft-block", no_argument, NULL, OPT_DRAFT_BLOCK},
     {"draft-right", required_argument, NULL, OPT_DRAFT_RIGHT},
+    {"draft-part", required_argument, NULL, OPT_DRAFT_PART},
     {"seed", required_argument, NULL, OPT_SEED},
     {"out", required_argument, NULL, 'o'},
     {"help", no_argument, NULL, 'h'},
@@ -131,9 +136,14 @@ static int apply(options *o, int opt, char *arg, kin_err *err) {
     case OPT_UNTIED: o->spec.tied = opt == OPT_TIED; return 0;
     case OPT_ROPE_FREQS: o->spec.rope_freqs = true; return 0;
     case OPT_ENDLESS: o->spec.endless = true; return 0;
-    case OPT_DRAFT_BLOCK: o->spec.draft_block = true; return 0;
+    case OPT_DRAFT_BLOCK: o->spec.draft_blocks = 1; return 0;
+    case OPT_DRAFT_PART:
+        if (strcmp(arg, "trunk") != 0 && strcmp(arg, "blocks") != 0)
+            return kin_err_set(err, "--draft-part: '%s' is neither trunk nor blocks", arg);
+        o->spec.part = strcmp(arg, "trunk") == 0 ? KIN_MODEL_WITHOUT_DRAFTS : KIN_MODEL_DRAFTS;
+        return 0;
     case OPT_DRAFT_RIGHT:
-        o->spec.draft_block = true;
+        if (o->spec.draft_blocks == 0) o->spec.draft_blocks = 1;
         o->spec.draft_right = strtof(arg, &end);
         return *end || end == arg ? kin_err_set(err, "--draft-right: '%s' is not a number", arg) : 0;
     case OPT_ROUTES_BY_TOKEN: o->spec.routes_by_token = true; return 0;

@@ -12,7 +12,12 @@ int kin_draft_words_read(const char *text, kin_draft_mode *mode, const char **fi
         size_t n = strlen(words[i]);
         *mode = (kin_draft_mode)i;
         if (strcmp(text, words[i]) == 0) return 0;
-        if (strncmp(text, words[i], n) != 0 || text[n] != ',') continue;
+        if (strncmp(text, words[i], n) != 0 || (text[n] != ',' && (text[n] != ':' || i != KIN_DRAFT_BLOCK))) continue;
+        if (text[n] == ':' && text[n + 1]) {
+            *file = text + n + 1;
+            return 0;
+        }
+        if (text[n] == ':') return kin_err_set(err, "--draft %s: the file of the draft blocks is missing after the colon", text);
         if (i == KIN_DRAFT_OFF || i == KIN_DRAFT_BLOCK)
             return kin_err_set(err, "--draft %s: %s cannot be combined with a draft model", text, words[i]);
         if (text[n + 1] == '\0') return kin_err_set(err, "--draft %s: the draft model file is missing after the comma", text);
@@ -22,7 +27,7 @@ int kin_draft_words_read(const char *text, kin_draft_mode *mode, const char **fi
     *mode = KIN_DRAFT_AUTO;
     *file = text;
     if (strchr(text, '.') || strchr(text, '/')) return 0;
-    return kin_err_set(err, "--draft %s: must be auto, off, ngram, mtp, or a draft model file", text);
+    return kin_err_set(err, "--draft %s: must be auto, off, ngram, mtp, mtp:FILE, or a draft model file", text);
 }
 
 // Returns the bytes that a token reads of a model's layers, and of these the experts' in *experts.

@@ -11,11 +11,11 @@ typedef enum kin_draft_mode {
                     // output
     KIN_DRAFT_OFF,
     KIN_DRAFT_ALSO_INEXACT, // also where ggml's kernels or a GPU compute
-    KIN_DRAFT_BLOCK,        // as auto, and the file must have a draft block
+    KIN_DRAFT_BLOCK,        // as auto, and the model must have draft blocks, in its file or in their own
 } kin_draft_mode;
 
-// Parses --draft: "auto", "off", "ngram", "mtp", FILE, "auto,FILE" or "ngram,FILE". *file points into `words`; NULL: no draft
-// model.
+// Parses --draft: "auto", "off", "ngram", "mtp", FILE, "auto,FILE", "ngram,FILE" or "mtp:FILE". *file points into `words`: with
+// KIN_DRAFT_BLOCK the file of the draft blocks, else that of a draft model, or of draft blocks; NULL: none.
 int kin_draft_words_read(const char *words, kin_draft_mode *mode, const char **file, kin_err *err);
 
 // Returns how many times as fast tokens presumably come with one drafted token of the block per pass, 70 % of which are right:

@@ -412,12 +412,13 @@ static kin_mtp_drafter_options mtp_options(const kin_session *s, const kin_sessi
                                      .progress = so->progress};
 }
 
-// Returns how many times as fast the file's draft block presumably makes tokens; 0: kin does not compute it.
+// Returns how many times as fast the file's first draft block presumably makes tokens; 0: kin does not compute it.
 static double gain_of_block(const kin_session *s, uint64_t room) {
-    kin_draft_block block;
-    if (kin_draft_block_open(&block, &s->model, NULL) != 0) return 0;
-    const double gain = kin_draft_block_gain(&s->model, &block, room);
-    kin_draft_block_close(&block);
+    kin_draft_blocks blocks;
+    kin_err ignored;
+    if (kin_draft_blocks_open(&blocks, &s->model, NULL, &ignored) != 0) return 0;
+    const double gain = kin_draft_block_gain(&s->model, &blocks.at[0], room);
+    kin_draft_blocks_close(&blocks);
     return gain;
 }
 
@@ -431,8 +432,10 @@ static bool is_block_worth(const kin_session *s, const kin_session_options *o, c
     return false;
 }
 
-static int open_draft_block(kin_session *s, const kin_session_options *o, kin_shard_options *so, kin_err *err) {
-    const kin_mtp_drafter_options m = mtp_options(s, o, so);
+// path: the file of the blocks; NULL: the model's.
+static int open_draft_block(kin_session *s, const kin_session_options *o, const char *path, kin_shard_options *so, kin_err *err) {
+    kin_mtp_drafter_options m = mtp_options(s, o, so);
+    m.path = path;
     if (kin_mtp_drafter_open(&s->mtp, &m, err) != 0) return KIN_FAIL;
     so->beside = kin_mtp_drafter_bytes(s->mtp);
     return 0;
@@ -443,7 +446,7 @@ static void try_draft_block(kin_session *s, const kin_session_options *o, kin_sh
     const kin_mtp_drafter_options m = mtp_options(s, o, so);
     uint64_t bytes;
     kin_err err;
-    if (!kin_draft_block_is_in(&s->model)) return;
+    if (!kin_draft_blocks_are_in(&s->model)) return;
     if (kin_mtp_drafter_needs(&m, &bytes, &err) != 0) {
         say_no_block(err.text);
         return;
@@ -451,7 +454,7 @@ static void try_draft_block(kin_session *s, const kin_session_options *o, kin_sh
     if (!is_block_worth(s, o, so, bytes)) return;
     if (o->dry_run) {
         so->beside = bytes;
-    } else if (open_draft_block(s, o, so, &err) != 0) {
+    } else if (open_draft_block(s, o, NULL, so, &err) != 0) {
         say_no_block(err.text);
         close_draft_block(s, so);
     }
@@ -460,12 +463,13 @@ static void try_draft_block(kin_session *s, const kin_session_options *o, kin_sh
 // Opens what computes drafts before the model's own shard, which gets the remaining memory.
 static int open_drafts(kin_session *s, const kin_session_options *o, const char *file, kin_shard_options *so, kin_err *err) {
     if (s->draft == KIN_DRAFT_OFF || (file && o->dry_run)) return 0;
-    if (file) return open_draft_model(s, file, so, err);
+    if (file && s->draft != KIN_DRAFT_BLOCK && kin_draft_blocks_fill(file)) s->draft = KIN_DRAFT_BLOCK;
+    if (file && s->draft != KIN_DRAFT_BLOCK) return open_draft_model(s, file, so, err);
     const bool is_exact = !so->ggml_kernels && so->windows.at[0].n_gpu_layers == 0 && !may_use_gpu(s, o);
     if (s->draft == KIN_DRAFT_BLOCK && !is_exact)
         return kin_err_set(err,
                            "--draft mtp needs kin's own CPU kernels for all layers; give --gpu-layers 0, and no --kernels ggml");
-    if (s->draft == KIN_DRAFT_BLOCK) return o->dry_run ? 0 : open_draft_block(s, o, so, err);
+    if (s->draft == KIN_DRAFT_BLOCK) return o->dry_run ? 0 : open_draft_block(s, o, file, so, err);
     const bool drafts = (o->drafts || o->dry_run) && s->draft == KIN_DRAFT_AUTO;
     if (drafts && is_exact && !(o->fleet.cluster && s->devices.gpu.backend)) try_draft_block(s, o, so);
     return 0;

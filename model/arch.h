@@ -9,12 +9,13 @@
 #include "model/weights.h"
 
 struct kin_arch {
-    const char *name;   // general.architecture
-    const char *title;  // display name: the models it stands for
-    bool rope_neox;     // which dimensions of a head are pairs: see kin_hparams
-    bool mixes_layers;  // layers without key and value heads are not attention
-    bool drafts;        // kin computes the draft block that its files may have (model/draft_block.h)
-    bool is_like_llama; // its layers have nothing beyond llama's: a browser's GPU can compute only such families
+    const char *name;     // general.architecture
+    const char *title;    // display name: the models it stands for
+    bool rope_neox;       // which dimensions of a head are pairs: see kin_hparams
+    bool mixes_layers;    // layers without key and value heads are not attention
+    bool drafts;          // kin computes the draft blocks that its files may have (model/draft_block.h)
+    bool drafts_unnormed; // they take hidden states as they are, not what the output norm or their own makes of them
+    bool is_like_llama;   // its layers have nothing beyond llama's: a browser's GPU can compute only such families
 
     const char *output_norm; // the tensor's name without ".weight"; NULL: "output_norm"
     bool has_no_output_norm; // what ends several streams is its norm
@@ -30,6 +31,9 @@ struct kin_arch {
 
     // Turns *layer, initialised like llama's, into the description of layer `il`; NULL: all layers are like llama's.
     void (*layer)(const kin_hparams *hp, int il, kin_layer *layer);
+
+    // Reads what the family's keys say of the draft block i_block, which *hp describes as its only layer; NULL: nothing.
+    void (*draft_layer)(kin_hparams *hp, kin_meta *keys, int i_block);
 
     // The weights that a layer must and may have. `optional` NULL: none.
     kin_weight_set (*required)(const kin_hparams *hp, const kin_layer *layer);

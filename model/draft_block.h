@@ -1,26 +1,50 @@
-// A model's draft block (NextN, multi-token prediction): the block after a file's last layer, trained to continue the model's own
-// text. For the token at position p it takes the token's embedding and the model's hidden state at p - 1, and computes a hidden
-// state from which the output matrix predicts the token at p + 1. That state also stands in for the model's own at p, so the
-// block can be applied again to its own prediction. Both states are normalised: by the output norm and by the block's own one.
+// A model's draft blocks (NextN, multi-token prediction): blocks behind a file's last layer, or in a file of their own, trained
+// to continue the model's own text. For the token at position p the first one takes the token's embedding and the model's hidden
+// state at p - 1, and computes a hidden state from which the output matrix predicts the token at p + 1. That state also stands in
+// for the model's own at p. So a single block can be applied again to its own prediction. Of several ones, each takes the states
+// of the block before it, and the tokens one position later.
 //
-// It is opened as a model of one layer: its embeddings are the layer's inputs (n_input), its hidden states the layer's x. Without
-// an output matrix of its own it uses the model's.
+// States are normalised before a block takes them: by the output norm or by that of the block before, and always by the block's
+// own one. In some families only by the last.
+//
+// A block is opened as a model of one layer: its embeddings are the layer's inputs (n_input), its hidden states the layer's x.
+// Without an output matrix of its own it uses the model's.
 //
 // Plain data. Owner: the code that opened it. Thread: any; nothing changes after open.
 #pragma once
 
 #include "model/model.h"
 
+enum { KIN_DRAFT_BLOCKS = 8 };
+
 typedef struct kin_draft_block {
-    kin_model view;                  // the block as a model of one layer; it borrows the model's file
-    bool has_output;                 // view.output is its own; false: the model's
-    const float *in_norm, *out_norm; // f32 [n_embd] norms of the model's states and of its own
+    kin_model view;          // the block as a model of one layer; it borrows the file
+    bool has_output;         // view.output is its own; false: the model's
+    const kin_model *embeds; // has the embeddings of its tokens: the view itself, or the model
+    const float *in_norm;    // f32 [n_embd] norm of the states that it takes; NULL: they are taken as they are
+    const float *out_norm;   // f32 [n_embd] norm before the output matrix
 } kin_draft_block;
 
-// True if the file announces draft blocks, whether or not kin can compute them.
-bool kin_draft_block_is_in(const kin_model *model);
+typedef struct kin_draft_blocks {
+    kin_gguf *file; // of their own; NULL: they are in the model's
+    int n;
+    kin_draft_block at[KIN_DRAFT_BLOCKS];
+} kin_draft_blocks;
 
-// Opens the block of a model, which is borrowed until close. Fails with a sentence if the file has none, or one that kin does not
-// compute.
-int kin_draft_block_open(kin_draft_block *block, const kin_model *model, kin_err *err);
-void kin_draft_block_close(kin_draft_block *block);
+// True if the model's file has draft blocks, whether or not kin can compute them. A file may announce blocks that it lacks.
+bool kin_draft_blocks_are_in(const kin_model *model);
+
+// True if this is a file of draft blocks without the model's layers. False also if it cannot be read.
+bool kin_draft_blocks_fill(const char *path);
+
+// Opens the blocks of a model, which is borrowed until close. path: their file; NULL: the model's. Fails with a sentence if there
+// are none, if kin does not compute them, or if they are another model's.
+int kin_draft_blocks_open(kin_draft_blocks *blocks, const kin_model *model, const char *path, kin_err *err);
+void kin_draft_blocks_close(kin_draft_blocks *blocks);
+
+// Returns the bytes of all weights that only the blocks use.
+uint64_t kin_draft_blocks_bytes(const kin_draft_blocks *blocks);
+
+// Turns *hp, a copy of a model's, into the description of a draft block as a model of one layer: block i_block of n_blocks in the
+// file. The caller frees the list of layers in either case.
+int kin_draft_block_describe(kin_hparams *hp, const kin_gguf *gguf, int n_blocks, int i_block, kin_err *err);

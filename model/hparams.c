@@ -6,8 +6,7 @@
 // Far above any model, and far from overflow: dims * dims fits 63 bits with room for 4 more factors.
 enum { MAX_LAYERS = 4096, MAX_WIDTH = 1 << 20, MAX_HEADS = 4096, MAX_CONTEXT = 1 << 27, MAX_VOCAB = 1 << 24 };
 
-// The last blocks of some files are draft heads, which are not layers of the model.
-static void read_n_layer(kin_meta *k, kin_hparams *hp) {
+void kin_hparams_read_n_layer(kin_hparams *hp, kin_meta *k) {
     int n_block = kin_meta_int(k, "block_count", KIN_KEY_REQUIRED, 1, MAX_LAYERS);
     k->n_layer = n_block;
     hp->n_draft_layer = kin_meta_int(k, "nextn_predict_layers", 0, 0, n_block > 0 ? n_block - 1 : 0);
@@ -48,6 +47,14 @@ static void read_heads(kin_meta *k, kin_hparams *hp) {
     int derived = hp->n_embd / kin_layer_of(hp, 0).n_head;
     hp->head_dim = kin_meta_int(k, "attention.key_length", derived > 0 ? derived : KIN_KEY_REQUIRED, 1, 4096);
     hp->v_dim = kin_meta_int(k, "attention.value_length", hp->head_dim, 1, 4096);
+}
+
+void kin_hparams_read_widths(kin_layer *layer, kin_meta *k, int i_block) {
+    layer->n_head = kin_meta_int_at(k, "attention.head_count", i_block, KIN_KEY_REQUIRED, 1, MAX_HEADS);
+    layer->n_head_kv = kin_meta_int_at(k, "attention.head_count_kv", i_block, layer->n_head, 1, MAX_HEADS);
+    layer->n_ff = kin_meta_int_at(k, "feed_forward_length", i_block, 0, 0, MAX_WIDTH);
+    if (!k->failed && layer->n_head % layer->n_head_kv != 0)
+        kin_meta_fail(k, "%d query heads are not a multiple of %d key/value heads", layer->n_head, layer->n_head_kv);
 }
 
 static void read_feed_forward(kin_meta *k, kin_hparams *hp) {
@@ -185,7 +192,7 @@ int kin_hparams_check_context(const kin_hparams *hp, int n_ctx, kin_err *err) {
 void kin_hparams_read(kin_hparams *hp, kin_meta *k) {
     hp->n_streams = 1;
     hp->embedding_scale = hp->residual_scale = hp->logit_scale = hp->router_scale = 1;
-    read_n_layer(k, hp);
+    kin_hparams_read_n_layer(hp, k);
     hp->n_embd = kin_meta_int(k, "embedding_length", KIN_KEY_REQUIRED, 1, MAX_WIDTH);
     hp->n_ctx_train = kin_meta_int(k, "context_length", KIN_KEY_REQUIRED, 1, MAX_CONTEXT);
     if (!k->failed) {

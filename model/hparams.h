@@ -131,7 +131,7 @@ typedef struct kin_hparams {
     const kin_arch *arch;
 
     int n_layer;
-    int n_draft_layer; // unused draft blocks (token prediction) after the layers
+    int n_draft_layer; // draft blocks (model/draft_block.h) that the file announces after the layers
     int n_embd;
     int n_streams;            // hidden states of a token between two layers: 1, but in models with hyper-connections
     kin_streams_kind streams; // how they are mixed
@@ -272,3 +272,9 @@ int kin_hparams_check_context(const kin_hparams *hp, int n_ctx, kin_err *err);
 // Reads and checks the keys common to all families ("llama.block_count") into *hp, which is zero except for the arch, and makes
 // the list of layers with their widths. The family reads the rest (kin_arch_read). The caller frees the list in either case.
 void kin_hparams_read(kin_hparams *hp, kin_meta *keys);
+
+// Reads how many of the file's blocks are layers, and how many draft blocks behind them; *keys gets the number of both.
+void kin_hparams_read_n_layer(kin_hparams *hp, kin_meta *keys);
+
+// Reads the numbers of heads and the feed-forward width of block i_block into *layer, for families whose layers differ in them.
+void kin_hparams_read_widths(kin_layer *layer, kin_meta *keys, int i_block);

@@ -216,9 +216,25 @@ int kin_model_find_layer(kin_model *m, int il, int i_block, const kin_weight_set
     return check_qkv(m, il, err) == 0 ? check_experts(m, il, &known, err) : KIN_FAIL;
 }
 
+bool kin_model_lacks_layers(const kin_gguf *gguf) {
+    kin_err ignored;
+    kin_hparams hp = {.arch = kin_arch_of(gguf, &ignored)};
+    if (!hp.arch) return false;
+    kin_meta k = {.gguf = gguf, .family = hp.arch->name, .err = &ignored};
+    kin_hparams_read_n_layer(&hp, &k);
+    if (k.failed || hp.n_draft_layer == 0) return false;
+    for (size_t i = 0; i < kin_gguf_n_tensors(gguf); i++) {
+        const kin_str name = kin_gguf_tensor_at(gguf, i)->name;
+        if (name.len > 6 && memcmp(name.at, "blk.0.", 6) == 0) return false;
+    }
+    return true;
+}
+
 static int read_model(kin_model *m, kin_err *err) {
     const kin_arch *arch = kin_arch_of(m->gguf, err);
     if (!arch) return KIN_FAIL;
+    if (kin_model_lacks_layers(m->gguf))
+        return kin_err_set(err, "the file has only blocks for multi-token prediction; give it with the model: --draft mtp:FILE");
     m->hp.arch = arch;
     if (kin_arch_read(&m->hp, m->gguf, err) != 0) return KIN_FAIL;
     if ((uint64_t)m->hp.n_layer > kin_gguf_n_tensors(m->gguf)) {

@@ -32,6 +32,9 @@ typedef struct kin_model {
     const kin_gguf_tensor *ngram_embd; // [ngram.dim, any]: only single rows are read; NULL: the model has none
 } kin_model;
 
+// True if a file has draft blocks (model/draft_block.h) and none of the model's layers.
+bool kin_model_lacks_layers(const kin_gguf *gguf);
+
 // Opens a GGUF file (or all parts of a split one) as a model of a supported family.
 int kin_model_open(kin_model *model, const char *path, kin_err *err);
 

@@ -22,6 +22,7 @@ typedef struct kin_mtp_drafter kin_mtp_drafter;
 
 typedef struct kin_mtp_drafter_options {
     const kin_model *model;     // borrowed until close
+    const char *path;           // the file of its draft blocks, borrowed for the call; NULL: the model's
     const kin_devices *devices; // borrowed; only the CPU computes
     int n_ctx;                  // tokens of all running sequences together
     int n_sequences;            // sequences that run at once; at most KIN_DRAFT_MODEL_MAX_SEQUENCES of them have drafts

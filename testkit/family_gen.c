@@ -7,6 +7,7 @@
 
 #include "base/str.h"
 #include "model/arch.h"
+#include "model/draft_block.h"
 #include "model/streams.h"
 
 enum { MAX_TEXT = 65536, MAX_LINES = 128, MAX_LIST = 256, MAX_PRESENT = 16, MAX_IGNORED = 16 };
@@ -27,7 +28,8 @@ struct kin_family {
     const char *path, *arch;
     int n_vocab;
     bool is_tied;
-    kin_hparams hp;
+    bool has_draft_norm;                      // draft blocks have a norm of their own before the output
+    kin_hparams hp, drafts[KIN_DRAFT_BLOCKS]; // of the layers, and of each draft block as the only one
 };
 
 // ---- the text
@@ -45,6 +47,8 @@ static int add_line(kin_family *f, char *text, kin_err *err) {
     value = trim(value);
     if (strcmp(key, "tied") == 0) {
         f->is_tied = true;
+    } else if (strcmp(key, "draft_norm") == 0) {
+        f->has_draft_norm = true;
     } else if (strcmp(key, "optional") == 0) {
         f->optional = value;
     } else if (strcmp(key, "present") == 0) {
@@ -164,6 +168,17 @@ static void add_present(const kin_family *f, kin_gguf_writer *w, const float *ze
     }
 }
 
+static int describe_drafts(kin_family *f, const kin_gguf *gguf, kin_err *err) {
+    const int n = f->hp.n_draft_layer, n_blocks = f->hp.n_layer + n;
+    if (n > KIN_DRAFT_BLOCKS) return kin_err_set(err, "%s: more than %d draft blocks", f->path, KIN_DRAFT_BLOCKS);
+    for (int i = 0; i < n; i++) {
+        f->drafts[i] = f->hp;
+        f->drafts[i].layers = NULL;
+        if (kin_draft_block_describe(&f->drafts[i], gguf, n_blocks, f->hp.n_layer + i, err) != 0) return KIN_FAIL;
+    }
+    return 0;
+}
+
 // A family reads keys, the size of the vocabulary from the embedding, and which tensors are present.
 static int describe(kin_family *f, kin_err *err) {
     kin_gguf_writer *w = kin_gguf_writer_new();
@@ -181,6 +196,7 @@ static int describe(kin_family *f, kin_err *err) {
         f->hp.arch = kin_arch_of(gguf, err);
         rc = f->hp.arch ? kin_arch_read(&f->hp, gguf, err) : KIN_FAIL;
     }
+    if (rc == 0) rc = describe_drafts(f, gguf, err);
     kin_gguf_close(gguf);
     kin_gguf_writer_free(w);
     free(bytes);
@@ -196,10 +212,10 @@ static bool is_named(const kin_family *f, const char *name) {
     return false;
 }
 
-static kin_weight_set weights_of(const kin_family *f, int il) {
-    const kin_layer layer = kin_layer_of(&f->hp, il);
-    kin_weight_set set = f->hp.arch->required(&f->hp, &layer), may = {{0}};
-    if (f->hp.arch->optional) may = f->hp.arch->optional(&f->hp, &layer);
+static kin_weight_set weights_of(const kin_family *f, const kin_hparams *hp, int il) {
+    const kin_layer layer = kin_layer_of(hp, il);
+    kin_weight_set set = hp->arch->required(hp, &layer), may = {{0}};
+    if (hp->arch->optional) may = hp->arch->optional(hp, &layer);
     for (int w = kin_weight_set_next(&may, 0); w < KIN_WEIGHTS_MAX; w = kin_weight_set_next(&may, w + 1)) {
         if (is_named(f, kin_weight_name(w))) kin_weight_set_add(&set, w);
     }
@@ -220,6 +236,7 @@ int kin_family_read(kin_family **out, const char *path, int n_vocab, kin_err *er
 
 void kin_family_free(kin_family *f) {
     if (f) free(f->hp.layers);
+    for (int i = 0; f && i < KIN_DRAFT_BLOCKS; i++) free(f->drafts[i].layers);
     free(f);
 }
 
@@ -228,7 +245,7 @@ int64_t kin_family_n_weights(const kin_family *f) {
     kin_streams_end end;
     for (int i = 0; kin_streams_end_at(&f->hp, i, &end); i++) n += end.ne[0] * end.ne[1];
     for (int il = 0; il < f->hp.n_layer; il++) {
-        const kin_weight_set set = weights_of(f, il);
+        const kin_weight_set set = weights_of(f, &f->hp, il);
         for (int w = kin_weight_set_next(&set, 0); w < KIN_WEIGHTS_MAX; w = kin_weight_set_next(&set, w + 1)) {
             int64_t ne[3];
             kin_weight_shape(w, &f->hp, il, ne);
@@ -282,13 +299,13 @@ static bool is_taps(int weight) {
 }
 
 // Adds a weight of layer `il` as one of block i_block.
-static void add_weight(const kin_family *f, kin_generator *g, int il, int i_block, int weight) {
+static void add_weight(const kin_hparams *hp, kin_generator *g, int il, int i_block, int weight) {
     char name[80];
     int64_t ne[3];
     snprintf(name, sizeof name, "blk.%d.%s", i_block, kin_weight_name(weight));
-    kin_weight_shape(weight, &f->hp, il, ne);
+    kin_weight_shape(weight, hp, il, ne);
     if (kin_weight_is_integers(weight))
-        kin_gen_add_experts(g, name, (int)ne[0], ne[1], f->hp.n_expert);
+        kin_gen_add_experts(g, name, (int)ne[0], ne[1], hp->n_expert);
     else if (kin_weight_is_vector(weight) && !is_taps(weight) && ne[1] > 1)
         kin_gen_add_vectors(g, name, mean_of(weight), ne[0], ne[1]);
     else if (is_taps(weight) && ne[2] > 1)
@@ -318,12 +335,13 @@ static void add_ignored(const kin_family *f, kin_generator *g, int i_block) {
 }
 
 // Adds a block with the weights of layer `il`, and with those of `also`.
-static void add_block(const kin_family *f, kin_generator *g, int il, int i_block, const kin_weight_set *also) {
-    kin_weight_set set = weights_of(f, il);
+static void add_block(const kin_family *f, const kin_hparams *hp, kin_generator *g, int il, int i_block,
+                      const kin_weight_set *also) {
+    kin_weight_set set = weights_of(f, hp, il);
     kin_weight_set_join(&set, also);
     for (int w = kin_weight_set_next(&set, 0); w < KIN_WEIGHTS_MAX; w = kin_weight_set_next(&set, w + 1)) {
         const int first = kin_weight_find(kin_weight_name(w)); // a tensor with two roles is written once
-        if (first == w || !kin_weight_set_has(&set, first)) add_weight(f, g, il, i_block, w);
+        if (first == w || !kin_weight_set_has(&set, first)) add_weight(hp, g, il, i_block, w);
     }
     add_ignored(f, g, i_block);
 }
@@ -367,8 +385,13 @@ static void add_tensors(const kin_family *f, kin_generator *g) {
     if (f->hp.arch->biases_output_norm) kin_gen_add_vector(g, "output_norm.bias", 0, f->hp.n_embd);
     add_stream_ends(f, g);
     add_rope_factors(f, g);
-    for (int il = 0; il < f->hp.n_layer; il++) add_block(f, g, il, il, &none);
-    for (int i = 0; i < f->hp.n_draft_layer; i++) add_block(f, g, f->hp.n_layer - 1, f->hp.n_layer + i, &drafts);
+    for (int il = 0; il < f->hp.n_layer; il++) add_block(f, &f->hp, g, il, il, &none);
+    for (int i = 0; i < f->hp.n_draft_layer; i++) {
+        char own[80];
+        snprintf(own, sizeof own, "blk.%d.nextn.shared_head_norm.weight", f->hp.n_layer + i);
+        add_block(f, &f->drafts[i], g, 0, f->hp.n_layer + i, &drafts);
+        if (f->has_draft_norm) kin_gen_add_vector(g, own, 1, f->hp.n_embd);
+    }
 }
 
 kin_generator *kin_family_make(const kin_family *f, const char *mix, uint64_t seed) {

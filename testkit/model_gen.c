@@ -56,6 +56,7 @@ const char *kin_model_presets(void) {
 typedef struct maker {
     const kin_model_spec *spec;
     int64_t head_dim, n_ff_exp;
+    int i_draft; // the draft block being made
     kin_generator *tensors;
 } maker;
 
@@ -103,7 +104,7 @@ static tensor_name in_layer(int il, const char *name) {
 }
 
 // The gated delta net of qwen35: as many key heads as attention has, and as many value heads as it has query heads.
-enum { DELTA_TAPS = 4, DELTA_HEAD = 32 };
+enum { DELTA_TAPS = 4, DELTA_HEAD = 32, MAX_DRAFT_BLOCKS = 64 };
 
 static bool is_qwen35(const kin_model_spec *s) {
     return strcmp(s->arch, "qwen35") == 0;
@@ -209,7 +210,7 @@ static uint64_t row_of_output(const void *user, uint64_t token) {
 static uint64_t row_of_draft(const void *user, uint64_t token) {
     const maker *g = user;
     const uint64_t n_words = (uint64_t)g->spec->n_vocab - first_word(g->spec), word = word_of(g, token);
-    const double drawn = (double)(kin_random_mix(g->spec->seed, word) >> 11) / (double)(UINT64_C(1) << 53);
+    const double drawn = (double)(kin_random_mix(g->spec->seed + (uint64_t)g->i_draft, word) >> 11) / (double)(UINT64_C(1) << 53);
     return drawn < (double)g->spec->draft_right ? word : (word + n_words / 2) % n_words;
 }
 
@@ -242,7 +243,7 @@ static void fill_identity(void *user, uint64_t row_begin, uint64_t n_rows, uint8
 
 static void add_draft_block(maker *g) {
     const kin_model_spec *s = g->spec;
-    const int il = s->n_layer;
+    const int il = s->n_layer + g->i_draft;
     const int64_t ne[] = {2 * (int64_t)s->n_embd, s->n_embd};
     add_attention(g, il);
     add_ffn(g, il);
@@ -259,17 +260,32 @@ static void add_draft_block(maker *g) {
     }
 }
 
+// What a file of draft blocks has beside them.
+static void add_draft_ends(maker *g) {
+    const kin_model_spec *s = g->spec;
+    add_norm(g, "output_norm.weight", s->n_embd);
+    if (s->draft_right > 0)
+        add_known(g, "token_embd.weight", row_of_embedding);
+    else
+        kin_gen_add_matrix(g->tensors, KIN_ROLE_EMBD, -1, "token_embd.weight", s->n_embd, s->n_vocab, 0);
+}
+
 static void add_tensors(maker *g) {
     const kin_model_spec *s = g->spec;
-    add_ends(g);
-    for (int il = 0; il < s->n_layer; il++) {
+    const bool has_layers = s->part != KIN_MODEL_DRAFTS;
+    if (has_layers)
+        add_ends(g);
+    else
+        add_draft_ends(g);
+    for (int il = 0; il < s->n_layer && has_layers; il++) {
         if (is_delta_net(s, il))
             add_delta_net(g, il);
         else
             add_attention(g, il);
         add_ffn(g, il);
     }
-    if (s->draft_block) add_draft_block(g);
+    if (s->part != KIN_MODEL_WITHOUT_DRAFTS)
+        for (g->i_draft = 0; g->i_draft < s->draft_blocks; g->i_draft++) add_draft_block(g);
 }
 
 // Metadata
@@ -286,6 +302,11 @@ static void put_arch_f32(maker *g, const char *key, double value) {
     kin_gguf_writer_put_float(kin_gen_writer(g->tensors), full, KIN_GGUF_F32, value);
 }
 
+// Returns how many draft blocks the file has.
+static int n_drafts(const kin_model_spec *s) {
+    return s->part == KIN_MODEL_WITHOUT_DRAFTS ? 0 : s->draft_blocks;
+}
+
 static void put_qwen35(maker *g) {
     const kin_model_spec *s = g->spec;
     const int32_t quarter = (int32_t)(g->head_dim / 4 / 2), sections[] = {quarter, quarter, quarter, quarter};
@@ -296,7 +317,7 @@ static void put_qwen35(maker *g) {
     put_arch_u32(g, "ssm.inner_size", (int64_t)DELTA_HEAD * s->n_head);
     put_arch_u32(g, "full_attention_interval", s->attention_interval > 1 ? s->attention_interval : 1);
     kin_gguf_writer_put_array(kin_gen_writer(g->tensors), "qwen35.rope.dimension_sections", KIN_GGUF_I32, 4, sections);
-    if (s->draft_block) put_arch_u32(g, "nextn_predict_layers", 1);
+    if (n_drafts(s) > 0) put_arch_u32(g, "nextn_predict_layers", n_drafts(s));
 }
 
 static void put_hparams(maker *g) {
@@ -304,7 +325,7 @@ static void put_hparams(maker *g) {
     put_arch_u32(g, "vocab_size", s->n_vocab);
     put_arch_u32(g, "context_length", s->n_ctx);
     put_arch_u32(g, "embedding_length", s->n_embd);
-    put_arch_u32(g, "block_count", s->n_layer + s->draft_block);
+    put_arch_u32(g, "block_count", s->n_layer + n_drafts(s));
     put_arch_u32(g, "feed_forward_length", s->n_ff);
     put_arch_u32(g, "attention.head_count", s->n_head);
     put_arch_u32(g, "attention.head_count_kv", s->n_head_kv);
@@ -339,10 +360,12 @@ static int check_spec(const kin_model_spec *s, kin_err *err) {
     bool known = false;
     for (size_t i = 0; i < sizeof archs / sizeof archs[0]; i++) known |= strcmp(s->arch, archs[i]) == 0;
     if (!known) return kin_err_set(err, "'%s' is not one of llama, qwen2, qwen3, qwen3moe, qwen35", s->arch);
-    if ((s->attention_interval > 0 || s->draft_block) && !is_qwen35(s))
+    if ((s->attention_interval > 0 || s->draft_blocks > 0) && !is_qwen35(s))
         return kin_err_set(err, "%s has neither delta nets nor a draft block", s->arch);
-    if (s->draft_right < 0 || s->draft_right > 1 || (s->draft_right > 0 && (!s->draft_block || s->tied)))
+    if (s->draft_right < 0 || s->draft_right > 1 || (s->draft_right > 0 && (s->draft_blocks == 0 || s->tied)))
         return kin_err_set(err, "draft_right is a share, of the drafts of a model with a draft block and an output of its own");
+    if (s->draft_blocks < 0 || s->draft_blocks > MAX_DRAFT_BLOCKS || (s->part != KIN_MODEL_WHOLE && s->draft_blocks == 0))
+        return kin_err_set(err, "a model has up to %d draft blocks, and one without them has no other parts", MAX_DRAFT_BLOCKS);
     if (s->n_layer < 1 || s->n_embd < 1 || s->n_ff < 1 || s->n_head < 1 || s->n_head_kv < 1 || s->n_ctx < 1) {
         return kin_err_set(err, "layers, widths, heads and context must be at least 1");
     }
@@ -368,7 +391,7 @@ static int check_spec(const kin_model_spec *s, kin_err *err) {
 static int64_t count_weights(const kin_model_spec *s, int64_t head_dim, int64_t n_ff_exp) {
     int64_t attention = 2 * head_dim * (s->n_head + s->n_head_kv) * s->n_embd;
     int64_t ffn = 3 * (s->n_expert ? n_ff_exp * s->n_expert : s->n_ff) * s->n_embd;
-    return (s->n_layer + s->draft_block) * (attention + ffn) + (s->tied ? 1 : 2) * (int64_t)s->n_vocab * s->n_embd;
+    return (s->n_layer + s->draft_blocks) * (attention + ffn) + (s->tied ? 1 : 2) * (int64_t)s->n_vocab * s->n_embd;
 }
 
 static kin_generator *make(maker *g) {

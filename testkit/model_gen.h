@@ -7,11 +7,11 @@
 // be encoded. Below 259 tokens the bytes are missing.
 // Weights: see random_rows.h. Up to 32 million weights are quantized one by one, more come from a pool.
 //
-// A qwen35 model may have a draft block (multi-token prediction). If draft_right is set, the model's text is known: each word
-// follows another one in a fixed order, in which all words come before one is repeated. Rows of the embedding and the output are
-// the same rows in this order, and layers add next to nothing to an embedding. The draft block has an embedding of its own, in
-// which words have another word's row, except for that share of them: so its drafts are right after these words, and wrong after
-// the others.
+// A qwen35 model may have draft blocks (multi-token prediction), in its file or in one of their own. If draft_right is set, the
+// model's text is known: each word follows another one in a fixed order, in which all words come before one is repeated. Rows of
+// the embedding and the output are the same rows in this order, and layers add next to nothing to an embedding. Each draft block
+// has an embedding of its own, in which words have another word's row, except for that share of them: so its drafts are right
+// after these words, and wrong after the others.
 //
 // With the same build of ggml, the same spec makes the same file, byte for byte.
 #pragma once
@@ -20,6 +20,12 @@
 #include <stdint.h>
 
 #include "base/err.h"
+
+typedef enum kin_model_part {
+    KIN_MODEL_WHOLE,
+    KIN_MODEL_WITHOUT_DRAFTS, // the model without its draft blocks
+    KIN_MODEL_DRAFTS,         // these alone, for a file of their own
+} kin_model_part;
 
 typedef struct kin_model_spec {
     const char *arch; // "llama", "qwen2", "qwen3", "qwen3moe", "qwen35"
@@ -35,8 +41,9 @@ typedef struct kin_model_spec {
     bool attn_out_bias;          // a bias of the attention's output, in each layer
     bool endless;                // the logit of </s> is 0, so it is never the likeliest token; not with `tied`
     int attention_interval;      // qwen35: every n-th layer is attention, the others are delta nets; 0: all are attention
-    bool draft_block;            // qwen35: a block for multi-token prediction
-    float draft_right;           // with it: see above; 0: random weights
+    int draft_blocks;            // qwen35: blocks for multi-token prediction
+    float draft_right;           // with them: see above; 0: random weights
+    kin_model_part part;         // of a model with such blocks
     float rope_freq_base;
     bool routes_by_token; // layers change their input little, so experts depend on each token alone; else on a text's average
     float layer_change;   // with it: how much experts change their input; the more, the less the router of the next layer says
@@ -47,10 +54,10 @@ typedef struct kin_model_spec {
 
     // The path of a text of metadata, bench/families/NAME.txt; NULL: none. Of the other fields only mix, n_vocab and seed count
     // then. A line is "KEY VALUE", where the family's prefix is left out, or "optional NAME...": weights that layers have
-    // if they may ("attn_q.bias"), "tied", "present NAME [ROWS]": a tensor by which the family knows which layers have what, or
-    // "ignored FIRST[/STEP] NAME COLUMNS [ROWS]": a tensor of blocks from the first one on (of every STEP-th one), which kin
-    // accepts and never reads. A value is an integer, a number with a point, true, false, a text, or a list of these in brackets.
-    // Layers get all weights that the family requires.
+    // if they may ("attn_q.bias"), "tied", "draft_norm": draft blocks have a norm of their own, "present NAME [ROWS]": a tensor
+    // by which the family knows which layers have what, or "ignored FIRST[/STEP] NAME COLUMNS [ROWS]": a tensor of blocks from
+    // the first one on (of every STEP-th one), which kin accepts and never reads. A value is an integer, a number with a point,
+    // true, false, a text, or a list of these in brackets. Layers get all weights that the family requires.
     const char *keys;
 } kin_model_spec;
 

@@ -621,14 +621,14 @@ static void a_longer_context_than_the_indexer_s_is_refused(void **state) {
 
 static void a_block_behind_latent_layers_drafts(void **state) {
     kin_model m;
-    kin_draft_block b;
+    kin_draft_blocks b;
     kin_err err;
     (void)state;
     if (kin_model_open(&m, OWN_DIR "/glm-dsa.q8_0.gguf", &err) != 0) fail_msg("%s", err.text);
     assert_int_equal(m.hp.n_layer, 3);
-    if (kin_draft_block_open(&b, &m, &err) != 0) fail_msg("%s", err.text);
-    assert_true(kin_layer_of(&b.view.hp, 0).is_latent && kin_layer_of(&b.view.hp, 0).has_experts);
-    kin_draft_block_close(&b);
+    if (kin_draft_blocks_open(&b, &m, NULL, &err) != 0) fail_msg("%s", err.text);
+    assert_true(kin_layer_of(&b.at[0].view.hp, 0).is_latent && kin_layer_of(&b.at[0].view.hp, 0).has_experts);
+    kin_draft_blocks_close(&b);
     kin_model_close(&m);
 }
 

@@ -11,6 +11,9 @@ model=$dir/model.gguf
 make() { "$mkmodel" --preset tiny --arch qwen35 --layers 9 --vocab 2000 --ctx 4096 --endless "$@" >/dev/null || exit 1; }
 make --interval 3 --draft-right 0.8 -o "$model"
 make -o "$dir/without.gguf"
+make --interval 3 --draft-right 0.8 --draft-part trunk -o "$dir/trunk.gguf"
+make --interval 3 --draft-right 0.8 --draft-part blocks -o "$dir/blocks.gguf"
+make --interval 3 --draft-blocks 3 --draft-right 0.8 -o "$dir/several.gguf"
 prompt='once upon a time there was a sea'
 
 # same_text NAME COMMAND...: the text with three drafted tokens in each pass, and with as many as pay, is that without drafts
@@ -92,6 +95,33 @@ says "$dir/metrics" '^kin:accepted_tokens_total{source="mtp"} [1-9]'
 says "$dir/metrics" '^kin:accepted_tokens_total{source="model"} 0$'
 kill "$pid_head"
 wait "$pid_head"
+
+claim='blocks in a file of their own, by mtp:FILE and by FILE'
+: >"$dir/head.log"
+alone run -m "$dir/trunk.gguf" -p "$prompt" -n 200 --temp 0 --ignore-eos --draft off >"$dir/apart.off"
+for words in "mtp:$dir/blocks.gguf" "$dir/blocks.gguf" "mtp:$model"; do
+    : >"$dir/head.log"
+    alone run -m "$dir/trunk.gguf" -p "$prompt" -n 200 --temp 0 --ignore-eos --stats --draft "$words" --draft-min 2 >"$dir/apart" ||
+        fail "status $?"
+    same "$dir/apart.off" "$dir/apart"
+    says "$dir/head.log" 'mtp: [1-9][0-9]* drafted, [1-9][0-9]* accepted'
+done
+alone run -m "$dir/without.gguf" -p "$prompt" -n 20 --draft "mtp:$dir/trunk.gguf" >"$dir/out" && fail 'it runs'
+says "$dir/head.log" 'trunk.gguf: the file has no block for multi-token prediction'
+alone run -m "$dir/blocks.gguf" -p "$prompt" -n 20 >"$dir/out" && fail 'it runs'
+says "$dir/head.log" 'has only blocks for multi-token prediction; give it with the model'
+alone run -m "$model" -p "$prompt" -n 20 --draft "mtp:" >"$dir/out"
+check [ $? -eq 2 ]
+
+claim='several blocks: the same text; at most a token of each'
+model=$dir/several.gguf
+: >"$dir/head.log"
+same_text several alone run -n 200 --temp 0
+same_text several-streamed alone run -n 200 --seed 3 --temp 1 --memory 32M --ctx 512 --batch 16
+says "$dir/head.log" 'mtp: [0-9]* drafted, [1-9][0-9]* accepted'
+"$kin" info "$model" >"$dir/out"
+says "$dir/out" '^drafts  *by 3 blocks for multi-token prediction, '
+model=$dir/model.gguf
 
 claim='a file without such a block'
 alone run -m "$dir/without.gguf" -p "$prompt" -n 20 --draft auto >"$dir/out" || fail "status $?"

@@ -26,7 +26,9 @@
 enum { N_VOCAB = 360, N_EMBD = 128, N_HEAD = 4, N_HEAD_KV = 2, DIM = 32, N_FF = 160, N_LAYER = 6, N_CTX = 640, N_BATCH = 32 };
 
 static char random_path[] = "/tmp/kin-test-mtp-XXXXXX", known_path[] = "/tmp/kin-test-mtp-XXXXXX",
-            plain_path[] = "/tmp/kin-test-mtp-XXXXXX";
+            plain_path[] = "/tmp/kin-test-mtp-XXXXXX", several_path[] = "/tmp/kin-test-mtp-XXXXXX",
+            trunk_path[] = "/tmp/kin-test-mtp-XXXXXX", blocks_path[] = "/tmp/kin-test-mtp-XXXXXX";
+enum { N_SEVERAL = 3 };           // blocks in several_path
 static const double RIGHT = 0.75; // of the known text's drafts
 static kin_devices devices;
 
@@ -59,8 +61,16 @@ static int begin(void **state) {
     kin_model_spec spec = spec_of("f32");
     kin_err err;
     make_file(plain_path, &spec);
-    spec.draft_block = true;
+    spec.draft_blocks = 1;
     make_file(random_path, &spec);
+    spec.part = KIN_MODEL_WITHOUT_DRAFTS;
+    make_file(trunk_path, &spec);
+    spec.part = KIN_MODEL_DRAFTS;
+    make_file(blocks_path, &spec);
+    spec.part = KIN_MODEL_WHOLE;
+    spec.draft_blocks = N_SEVERAL;
+    make_file(several_path, &spec);
+    spec.draft_blocks = 1;
     spec.draft_right = (float)RIGHT;
     make_file(known_path, &spec);
     o.n_threads = 2;
@@ -71,7 +81,8 @@ static int begin(void **state) {
 static int end(void **state) {
     (void)state;
     kin_devices_close(&devices);
-    return unlink(random_path) | unlink(known_path) | unlink(plain_path);
+    return unlink(random_path) | unlink(known_path) | unlink(plain_path) | unlink(several_path) | unlink(trunk_path) |
+           unlink(blocks_path);
 }
 
 static kin_thread_ring *open_ring(const char *path, int n_members) {
@@ -266,16 +277,16 @@ static void the_block_computes_what_its_formula_says(void **state) {
     static float x[N * N_EMBD], inputs[N * N_EMBD], y[N * N_EMBD];
     static entry entries[N];
     kin_model m;
-    kin_draft_block b;
+    kin_draft_blocks b;
     kin_err err;
-    if (kin_model_open(&m, random_path, &err) != 0 || kin_draft_block_open(&b, &m, &err) != 0) fail_msg("%s", err.text);
-    assert_true(!b.has_output && b.view.token_embd == m.token_embd && b.out_norm != b.in_norm);
+    if (kin_model_open(&m, random_path, &err) != 0 || kin_draft_blocks_open(&b, &m, NULL, &err) != 0) fail_msg("%s", err.text);
+    assert_true(!b.at[0].has_output && b.at[0].view.token_embd == m.token_embd && b.at[0].out_norm != b.at[0].in_norm);
     for (int i = 0; i < N * N_EMBD; i++) x[i] = sinf((float)i * 0.37f) + 0.3f * cosf((float)i * 1.7f);
     for (int i = 0; i < N; i++) {
         const int32_t token = token_at(0, i);
-        assert_int_equal(kin_embed(&b.view, &token, 1, inputs + i * N_EMBD, &err), 0);
+        assert_int_equal(kin_embed(&b.at[0].view, &token, 1, inputs + i * N_EMBD, &err), 0);
     }
-    run_block(&b, N, x, inputs, y);
+    run_block(&b.at[0], N, x, inputs, y);
     double largest = 0, worst = 0;
     for (int i = 0; i < N; i++) {
         double in[2 * N_EMBD], want[N_EMBD];
@@ -287,7 +298,7 @@ static void the_block_computes_what_its_formula_says(void **state) {
         }
     }
     assert_true(worst < 1e-3 * largest); // keys and values are F16
-    kin_draft_block_close(&b);
+    kin_draft_blocks_close(&b);
     kin_model_close(&m);
 }
 
@@ -295,10 +306,10 @@ static void the_block_computes_what_its_formula_says(void **state) {
 
 static void expect_refused(const char *path, const char *says) {
     kin_model m;
-    kin_draft_block b;
+    kin_draft_blocks b;
     kin_err err;
     if (kin_model_open(&m, path, &err) != 0) fail_msg("%s", err.text);
-    assert_int_equal(kin_draft_block_open(&b, &m, &err), KIN_FAIL);
+    assert_int_equal(kin_draft_blocks_open(&b, &m, NULL, &err), KIN_FAIL);
     assert_non_null(strstr(err.text, says));
     kin_model_close(&m);
 }
@@ -307,21 +318,24 @@ static void expect_refused(const char *path, const char *says) {
 static void other_files_are_refused_with_a_sentence(void **state) {
     (void)state;
     kin_model m;
-    kin_draft_block b;
+    kin_draft_blocks b;
     kin_err err;
     expect_refused(plain_path, "has no block for multi-token prediction");
     if (kin_model_open(&m, random_path, &err) != 0) fail_msg("%s", err.text);
+    m.hp.n_draft_layer = KIN_DRAFT_BLOCKS + 1;
+    assert_int_equal(kin_draft_blocks_open(&b, &m, NULL, &err), KIN_FAIL);
+    assert_non_null(strstr(err.text, "9 blocks for multi-token prediction are not supported (at most 8 are)"));
     m.hp.n_draft_layer = 2;
-    assert_int_equal(kin_draft_block_open(&b, &m, &err), KIN_FAIL);
-    assert_non_null(strstr(err.text, "2 blocks for multi-token prediction, but only one"));
+    assert_int_equal(kin_draft_blocks_open(&b, &m, NULL, &err), KIN_FAIL);
+    assert_non_null(strstr(err.text, "is missing"));
     m.hp.n_draft_layer = 1;
     m.hp.n_layer = N_LAYER - 1; // a layer that is not such a block
-    assert_int_equal(kin_draft_block_open(&b, &m, &err), KIN_FAIL);
-    assert_non_null(strstr(err.text, "nextn.eh_proj.weight' is missing"));
+    assert_int_equal(kin_draft_blocks_open(&b, &m, NULL, &err), KIN_FAIL);
+    assert_non_null(strstr(err.text, "has no block for multi-token prediction"));
     m.hp.n_layer = N_LAYER;
     const kin_arch *arch = m.hp.arch;
     m.hp.arch = kin_arch_at(0); // llama
-    assert_int_equal(kin_draft_block_open(&b, &m, &err), KIN_FAIL);
+    assert_int_equal(kin_draft_blocks_open(&b, &m, NULL, &err), KIN_FAIL);
     assert_non_null(strstr(err.text, "of the family 'llama' are not supported"));
     m.hp.arch = arch;
     kin_model_close(&m);
@@ -331,8 +345,9 @@ static void other_files_are_refused_with_a_sentence(void **state) {
 
 enum { MOST = 4 };
 
-static kin_mtp_drafter *open_drafter(const kin_model *m, int n_ctx, int n_sequences) {
+static kin_mtp_drafter *open_drafter_of(const kin_model *m, const char *path, int n_ctx, int n_sequences) {
     kin_mtp_drafter_options o = {.model = m,
+                                 .path = path,
                                  .devices = &devices,
                                  .n_ctx = n_ctx,
                                  .n_sequences = n_sequences,
@@ -343,6 +358,11 @@ static kin_mtp_drafter *open_drafter(const kin_model *m, int n_ctx, int n_sequen
     kin_err err;
     if (kin_mtp_drafter_open(&d, &o, &err) != 0) fail_msg("%s", err.text);
     return d;
+}
+#define open_drafter_of(...) FROM_TEST(open_drafter_of(__VA_ARGS__))
+
+static kin_mtp_drafter *open_drafter(const kin_model *m, int n_ctx, int n_sequences) {
+    return open_drafter_of(m, NULL, n_ctx, n_sequences);
 }
 #define open_drafter(...) FROM_TEST(open_drafter(__VA_ARGS__))
 
@@ -383,6 +403,7 @@ static void expect_fresh(kin_head *head, const kin_model *m, const kin_draft *go
     kin_mtp_drafter *d = open_drafter(m, N_CTX, 1);
     give_all(d, 9, tokens, 0, n);
     kin_draft fresh = ask(d, head, 9, tokens, n, most);
+    if (m->hp.n_draft_layer > 1 && most > m->hp.n_draft_layer) most = m->hp.n_draft_layer; // a token of each
     assert_int_equal(got->kind, KIN_DRAFT_MTP);
     assert_int_equal(got->n, most);
     assert_int_equal(fresh.n, most);
@@ -402,7 +423,7 @@ static void drafts_are_what_the_block_says(void **state) {
     kin_head *head = kin_thread_ring_head(ring);
     const kin_model *m = kin_thread_ring_model(ring);
     kin_mtp_drafter *d = open_drafter(m, N_CTX, 1);
-    kin_draft_block b;
+    kin_draft_blocks b;
     kin_err err;
     const kin_kernels *kernels = kin_kernels_choose(&err);
     int32_t tokens[N + MANY];
@@ -410,31 +431,69 @@ static void drafts_are_what_the_block_says(void **state) {
     give_all(d, 1, tokens, 0, N);
     const kin_draft got = ask(d, head, 1, tokens, N, MANY);
     assert_int_equal(got.n, MANY);
-    if (kin_draft_block_open(&b, m, &err) != 0) fail_msg("%s", err.text);
+    if (kin_draft_blocks_open(&b, m, NULL, &err) != 0) fail_msg("%s", err.text);
     for (int i = 0; i < N - 1; i++) {
         make_state(tokens[i], i, y);
-        kernels->rms_norm(N_EMBD, y, b.in_norm, m->hp.rms_eps, x + i * N_EMBD);
+        kernels->rms_norm(N_EMBD, y, b.at[0].in_norm, m->hp.rms_eps, x + i * N_EMBD);
     }
     for (int n = N; n < N + MANY; n++) {
-        for (int i = 0; i < n - 1; i++) assert_int_equal(kin_embed(&b.view, &tokens[i + 1], 1, inputs + i * N_EMBD, &err), 0);
-        run_block(&b, n - 1, x, inputs, y);
+        for (int i = 0; i < n - 1; i++)
+            assert_int_equal(kin_embed(&b.at[0].view, &tokens[i + 1], 1, inputs + i * N_EMBD, &err), 0);
+        run_block(&b.at[0], n - 1, x, inputs, y);
         float *next = x + (n - 1) * N_EMBD;
-        kernels->rms_norm(N_EMBD, y + (n - 2) * N_EMBD, b.out_norm, m->hp.rms_eps, next);
+        kernels->rms_norm(N_EMBD, y + (n - 2) * N_EMBD, b.at[0].out_norm, m->hp.rms_eps, next);
         assert_int_equal(kin_head_project(head, 1, next, logits, &err), 0);
         tokens[n] = kin_draft_choose(logits, N_VOCAB).token;
         assert_int_equal(got.tokens[n - N], tokens[n]);
     }
-    kin_draft_block_close(&b);
+    kin_draft_blocks_close(&b);
+    kin_mtp_drafter_close(d);
+    kin_thread_ring_close(ring);
+}
+
+// Block k takes the states that the block before it makes, and the tokens k positions behind those of the first.
+static void each_of_several_blocks_drafts_one_token(void **state) {
+    (void)state;
+    enum { N = 20 };
+    static float x[N_BATCH * N_EMBD], inputs[N_BATCH * N_EMBD], y[N_BATCH * N_EMBD], logits[N_VOCAB];
+    kin_thread_ring *ring = open_ring(several_path, 1);
+    kin_head *head = kin_thread_ring_head(ring);
+    const kin_model *m = kin_thread_ring_model(ring);
+    kin_mtp_drafter *d = open_drafter(m, N_CTX, 1);
+    kin_draft_blocks b;
+    kin_err err;
+    const kin_kernels *kernels = kin_kernels_choose(&err);
+    int32_t tokens[N + N_SEVERAL];
+    for (int i = 0; i < N; i++) tokens[i] = token_at(0, i);
+    give_all(d, 1, tokens, 0, N);
+    const kin_draft got = ask(d, head, 1, tokens, N, MOST);
+    assert_int_equal(got.n, N_SEVERAL);
+    if (kin_draft_blocks_open(&b, m, NULL, &err) != 0) fail_msg("%s", err.text);
+    assert_int_equal(b.n, N_SEVERAL);
+    for (int i = 0; i < N - 1; i++) {
+        make_state(tokens[i], i, y);
+        kernels->rms_norm(N_EMBD, y, b.at[0].in_norm, m->hp.rms_eps, x + i * N_EMBD);
+    }
+    for (int k = 0; k < N_SEVERAL; k++) {
+        for (int i = 0; i < N - 1; i++)
+            assert_int_equal(kin_embed(b.at[k].embeds, &tokens[i + 1 + k], 1, inputs + i * N_EMBD, &err), 0);
+        run_block(&b.at[k], N - 1, x, inputs, y);
+        for (int i = 0; i < N - 1; i++)
+            kernels->rms_norm(N_EMBD, y + i * N_EMBD, b.at[k].out_norm, m->hp.rms_eps, x + i * N_EMBD);
+        assert_int_equal(kin_head_project(head, 1, x + (N - 2) * N_EMBD, logits, &err), 0);
+        tokens[N + k] = kin_draft_choose(logits, N_VOCAB).token;
+        assert_int_equal(got.tokens[k], tokens[N + k]);
+    }
+    kin_draft_blocks_close(&b);
     kin_mtp_drafter_close(d);
     kin_thread_ring_close(ring);
 }
 
 // After each draft some of its tokens come true, or none; then another token follows, with the model's own states.
-static void what_was_refused_leaves_nothing_behind(void **state) {
-    (void)state;
+static void expect_nothing_left_behind(const char *path) {
     enum { N = 200, MORE = 60, N_TOKENS = N + 2 * MOST + MORE };
     static int32_t tokens[N_TOKENS];
-    kin_thread_ring *ring = open_ring(random_path, 1);
+    kin_thread_ring *ring = open_ring(path, 1);
     kin_head *head = kin_thread_ring_head(ring);
     const kin_model *m = kin_thread_ring_model(ring);
     kin_mtp_drafter *d = open_drafter(m, N_CTX, 1);
@@ -444,7 +503,7 @@ static void what_was_refused_leaves_nothing_behind(void **state) {
     for (int n_right = 0; n < N - MOST - 1; n_right = (n_right + 1) % (MOST + 1)) {
         kin_draft got = ask(d, head, 7, tokens, n, MOST);
         expect_fresh(head, m, &got, tokens, n, MOST);
-        for (int i = 0; i < n_right; i++) tokens[n + i] = got.tokens[i];
+        for (int i = 0; i < n_right && i < got.n; i++) tokens[n + i] = got.tokens[i];
         const int n_new = n + n_right + 1;
         for (int pos = n - 1; pos < n_new - 1; pos++) give(d, 7, tokens, pos, 1); // row by row, as they are accepted
         n = n_new;
@@ -454,6 +513,76 @@ static void what_was_refused_leaves_nothing_behind(void **state) {
     expect_fresh(head, m, &got, tokens, n + MORE + 1, MOST);
     kin_mtp_drafter_close(d);
     kin_thread_ring_close(ring);
+}
+#define expect_nothing_left_behind(...) FROM_TEST(expect_nothing_left_behind(__VA_ARGS__))
+
+static void what_was_refused_leaves_nothing_behind(void **state) {
+    (void)state;
+    expect_nothing_left_behind(random_path);
+    expect_nothing_left_behind(several_path);
+}
+
+// ---- blocks in a file of their own
+
+static void blocks_in_a_file_of_their_own_draft_the_same(void **state) {
+    (void)state;
+    enum { N = 60 };
+    int32_t tokens[N];
+    kin_thread_ring *inside = open_ring(random_path, 1), *apart = open_ring(trunk_path, 1);
+    kin_mtp_drafter *d = open_drafter_of(kin_thread_ring_model(apart), blocks_path, N_CTX, 1);
+    for (int i = 0; i < N; i++) tokens[i] = token_at(2, i);
+    give_all(d, 1, tokens, 0, N);
+    const kin_draft got = ask(d, kin_thread_ring_head(apart), 1, tokens, N, MOST);
+    expect_fresh(kin_thread_ring_head(inside), kin_thread_ring_model(inside), &got, tokens, N, MOST);
+    assert_true(kin_draft_blocks_fill(blocks_path));
+    assert_false(kin_draft_blocks_fill(random_path));
+    assert_false(kin_draft_blocks_fill(trunk_path));
+    assert_false(kin_draft_blocks_fill("/nonexistent"));
+    kin_mtp_drafter_close(d);
+    kin_thread_ring_close(inside);
+    kin_thread_ring_close(apart);
+}
+
+// Opens the blocks of a file that `spec` describes for the model.
+static void expect_other(const kin_model *m, const kin_model_spec *spec, const char *says) {
+    char path[] = "/tmp/kin-test-mtp-XXXXXX";
+    kin_draft_blocks b;
+    kin_err err;
+    make_file(path, spec);
+    assert_int_equal(kin_draft_blocks_open(&b, m, path, &err), KIN_FAIL);
+    if (!strstr(err.text, says) || strncmp(err.text, path, strlen(path)) != 0) fail_msg("%s", err.text);
+    unlink(path);
+}
+#define expect_other(...) FROM_TEST(expect_other(__VA_ARGS__))
+
+static void a_file_that_does_not_fit_the_model_is_refused_with_a_sentence(void **state) {
+    (void)state;
+    kin_model_spec spec = spec_of("f32"), other;
+    kin_model m, none;
+    kin_draft_blocks b;
+    kin_err err;
+    if (kin_model_open(&m, trunk_path, &err) != 0) fail_msg("%s", err.text);
+    assert_int_equal(kin_model_open(&none, blocks_path, &err), KIN_FAIL);
+    assert_non_null(strstr(err.text, "has only blocks for multi-token prediction; give it with the model"));
+    spec.draft_blocks = 1;
+    spec.part = KIN_MODEL_DRAFTS;
+    other = spec;
+    other.n_layer++;
+    expect_other(&m, &other, "of another model: it has 7 layers, this one 6");
+    other = spec;
+    other.n_embd *= 2;
+    expect_other(&m, &other, "of another model: its width is 256, this one's 128");
+    other = spec;
+    other.n_vocab++;
+    expect_other(&m, &other, "of another model: they have 361 tokens, this one has 360");
+    other = spec;
+    other.n_ff += 32;
+    expect_other(&m, &other, "has the shape 128 x 192");
+    other = kin_model_spec_defaults();
+    expect_other(&m, &other, "the file has no block for multi-token prediction");
+    assert_int_equal(kin_draft_blocks_open(&b, &m, "/nonexistent", &err), KIN_FAIL);
+    assert_non_null(strstr(err.text, "/nonexistent"));
+    kin_model_close(&m);
 }
 
 static void a_sequence_that_is_computed_again_has_the_same_drafts(void **state) {
@@ -677,6 +806,7 @@ static void texts_are_the_same_with_and_without_drafts(void **state) {
     for (int n_members = 1; n_members <= 3; n_members++) {
         for (int n = 1; n <= N_TEXTS; n += 2) {
             expect_same_texts(random_path, n_members, 3, n, texts);
+            expect_same_texts(several_path, n_members, 4, n, texts);
             expect_same_texts(known_path, n_members, n_members, n, texts);
         }
     }
@@ -702,6 +832,9 @@ int main(void) {
         cmocka_unit_test(the_block_computes_what_its_formula_says),
         cmocka_unit_test(other_files_are_refused_with_a_sentence),
         cmocka_unit_test(drafts_are_what_the_block_says),
+        cmocka_unit_test(each_of_several_blocks_drafts_one_token),
+        cmocka_unit_test(blocks_in_a_file_of_their_own_draft_the_same),
+        cmocka_unit_test(a_file_that_does_not_fit_the_model_is_refused_with_a_sentence),
         cmocka_unit_test(what_was_refused_leaves_nothing_behind),
         cmocka_unit_test(a_sequence_that_is_computed_again_has_the_same_drafts),
         cmocka_unit_test(more_sequences_than_have_room_do_no_harm),

@@ -30,7 +30,7 @@ static int make_models(void **state) {
     spec.n_vocab = N_VOCAB;
     if (make_file(model_path, &spec) != 0) return -1;
     spec.arch = "qwen35";
-    spec.draft_block = true;
+    spec.draft_blocks = 1;
     return make_file(block_path, &spec);
 }
 

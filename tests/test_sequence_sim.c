@@ -563,6 +563,11 @@ int kin_head_project(kin_head *h, int n, const float *hidden, float *logits, kin
     return kin_err_set(err, "not here");
 }
 
+int kin_head_end(kin_head *h, int n, const float *x, float *hidden, kin_err *err) {
+    (void)h, (void)n, (void)x, (void)hidden;
+    return kin_err_set(err, "not here");
+}
+
 int kin_head_receive(kin_head *h, const kin_head_meanwhile *meanwhile, uint64_t *number, kin_err *err) {
     (void)meanwhile;
     step *s = &h->steps[h->done % KIN_STEPS_IN_FLIGHT];

@@ -119,18 +119,21 @@ static void print_needs(const kin_model *m) {
            weights + kv_bytes < mem.available ? "it fits" : "it does not fit; the rest is read from disk for every token");
 }
 
-static void print_draft_block(const kin_model *m) {
-    kin_draft_block block;
+static void print_draft_blocks(const kin_model *m) {
+    kin_draft_blocks blocks;
     kin_err why;
     char size[32];
-    if (!kin_draft_block_is_in(m)) return;
-    const bool drafts = kin_draft_block_open(&block, m, &why) == 0;
-    if (drafts)
-        printf("drafts       by a block for multi-token prediction, %s\n",
-               kin_size_format(kin_model_layer_bytes(&block.view, 0), size, sizeof size));
-    else
+    if (!kin_draft_blocks_are_in(m)) return;
+    const bool drafts = kin_draft_blocks_open(&blocks, m, NULL, &why) == 0;
+    if (!drafts)
         printf("drafts       none: %s\n", why.text);
-    if (drafts) kin_draft_block_close(&block);
+    else if (blocks.n == 1)
+        printf("drafts       by a block for multi-token prediction, %s\n",
+               kin_size_format(kin_draft_blocks_bytes(&blocks), size, sizeof size));
+    else
+        printf("drafts       by %d blocks for multi-token prediction, %s\n", blocks.n,
+               kin_size_format(kin_draft_blocks_bytes(&blocks), size, sizeof size));
+    if (drafts) kin_draft_blocks_close(&blocks);
 }
 
 static void print_model(const kin_model *m, const char *name, const kin_vocab *vocab, const kin_err *vocab_err) {
@@ -158,7 +161,7 @@ static void print_model(const kin_model *m, const char *name, const kin_vocab *v
     else
         printf("vocabulary   %d tokens; not usable for text: %s\n", hp->n_vocab,
                kin_escape(shown, sizeof shown, vocab_err->text, strlen(vocab_err->text)));
-    print_draft_block(m);
+    print_draft_blocks(m);
     print_types(m->gguf);
     print_needs(m);
 }

@@ -153,6 +153,7 @@ static int read_draft(plan_options *o, kin_err *err) {
     const char *words = o->draft;
     if (!words) return 0;
     if (kin_draft_words_read(words, &mode, &o->draft, err) != 0) return KIN_FAIL;
+    if (mode == KIN_DRAFT_BLOCK) o->draft = NULL; // a plan counts the blocks of the model's file
     if (o->draft || kin_options_is_preset("draft", words))
         return 0; // settings apply to all commands, so they may be ignored here
     return kin_err_set(err, "--draft %s: kin plan needs the FILE of a draft model", words);

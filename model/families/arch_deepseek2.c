@@ -1,8 +1,7 @@
 // deepseek2: DeepSeek V2, V2-Lite, V3, R1; Kimi K2; GLM-4.7-Flash; Mistral Large 3. mistral4 is the same under another name.
 // deepseek32 (DeepSeek V3.2) and glm-dsa (GLM-5) are the same with an indexer, which chooses the tokens that attention sees if
 // there are more than its number; kin computes contexts of up to that number, in which it changes nothing. Attention is latent;
-// the first layers are dense, the others have experts, often chosen by sigmoids within groups, and shared experts; draft blocks
-// are skipped.
+// the first layers are dense, the others have experts, often chosen by sigmoids within groups, and shared experts.
 #include <math.h>
 #include <stdio.h>
 

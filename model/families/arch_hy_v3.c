@@ -1,5 +1,4 @@
-// hy_v3: Hunyuan 3 (Hy3). The first layers are dense; the others have experts chosen by sigmoids, and a shared expert; draft
-// blocks are skipped.
+// hy_v3: Hunyuan 3 (Hy3). The first layers are dense; the others have experts chosen by sigmoids, and a shared expert.
 #include "model/arch.h"
 #include "model/families/moe.h"
 
@@ -38,6 +37,7 @@ const kin_arch kin_arch_hy_v3 = {
     .name = "hy_v3",
     .title = "Hunyuan 3",
     .rope_neox = true,
+    .drafts = true,
     .keys = obeyed,
     .read = read_hy_v3_keys,
     .layer = describe_hy_v3_layer,

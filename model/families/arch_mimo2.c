@@ -1,5 +1,5 @@
 // mimo2: MiMo-V2-Flash, V2.5 (text). Values are narrower than keys and scaled; windowed layers have sinks, a rope and numbers of
-// heads of their own; the first layers are dense, the others have experts chosen by sigmoids; draft blocks are skipped.
+// heads of their own; the first layers are dense, the others have experts chosen by sigmoids. Draft blocks are dense.
 #include "model/arch.h"
 #include "model/families/moe.h"
 
@@ -15,6 +15,12 @@ static void read_mimo2_keys(kin_hparams *hp, kin_meta *k) {
     hp->routing.normalize = true;
     for (int il = 0; il < hp->n_layer && !k->failed; il++)
         hp->layers[il].is_windowed = kin_meta_int_at(k, "attention.sliding_window_pattern", il, KIN_KEY_REQUIRED, 0, 1);
+}
+
+static void read_mimo2_draft(kin_hparams *hp, kin_meta *k, int i_block) {
+    hp->n_dense = !kin_moe_has_router(k, i_block);
+    kin_hparams_read_widths(&hp->layers[0], k, i_block);
+    hp->layers[0].is_windowed = kin_meta_int_at(k, "attention.sliding_window_pattern", i_block, KIN_KEY_REQUIRED, 0, 1);
 }
 
 static void describe_mimo2_layer(const kin_hparams *hp, int il, kin_layer *layer) {
@@ -40,9 +46,12 @@ const kin_arch kin_arch_mimo2 = {
     .name = "mimo2",
     .title = "MiMo-V2-Flash, V2.5 (text)",
     .rope_neox = true,
+    .drafts = true,
+    .drafts_unnormed = true,
     .keys = obeyed,
     .read = read_mimo2_keys,
     .layer = describe_mimo2_layer,
+    .draft_layer = read_mimo2_draft,
     .required = require_mimo2_weights,
     .optional = allow_mimo2_weights,
 };

@@ -24,19 +24,26 @@ static void read_ropes(kin_hparams *hp, kin_meta *k) {
     if (!k->failed && full->n_rot % 2 != 0) kin_meta_fail(k, "cannot rotate half of a head's %d dimensions", 2 * full->n_rot);
 }
 
+static void read_layer(kin_layer *layer, kin_meta *k, int il) {
+    layer->is_windowed = kin_meta_int_at(k, "attention.sliding_window_pattern", il, KIN_KEY_REQUIRED, 0, 1);
+    layer->limit_exps = read_limit(k, "swiglu_clamp_exp", il);
+    layer->limit_shared = read_limit(k, "swiglu_clamp_shexp", il);
+    layer->n_head_gate = 1;
+}
+
 static void read_step35_keys(kin_hparams *hp, kin_meta *k) {
     hp->window = kin_meta_int(k, "attention.sliding_window", KIN_KEY_REQUIRED, 1, 1 << 27);
     hp->n_ff_shared = kin_meta_int(k, "expert_shared_feed_forward_length", hp->n_ff_exp, 0, 1 << 20);
     kin_meta_routing(k, &hp->routing, KIN_GATING_SIGMOID, true);
     hp->n_dense = kin_moe_count_dense(hp, k);
     read_ropes(hp, k);
-    for (int il = 0; il < hp->n_layer && !k->failed; il++) {
-        kin_layer *layer = &hp->layers[il];
-        layer->is_windowed = kin_meta_int_at(k, "attention.sliding_window_pattern", il, KIN_KEY_REQUIRED, 0, 1);
-        layer->limit_exps = read_limit(k, "swiglu_clamp_exp", il);
-        layer->limit_shared = read_limit(k, "swiglu_clamp_shexp", il);
-        layer->n_head_gate = 1;
-    }
+    for (int il = 0; il < hp->n_layer && !k->failed; il++) read_layer(&hp->layers[il], k, il);
+}
+
+static void read_step35_draft(kin_hparams *hp, kin_meta *k, int i_block) {
+    hp->n_dense = !kin_moe_has_router(k, i_block);
+    kin_hparams_read_widths(&hp->layers[0], k, i_block);
+    read_layer(&hp->layers[0], k, i_block);
 }
 
 static void describe_step35_layer(const kin_hparams *hp, int il, kin_layer *layer) {
@@ -60,9 +67,12 @@ const kin_arch kin_arch_step35 = {
     .name = "step35",
     .title = "Step 3.5 Flash, Step 3.7 Flash (text)",
     .rope_neox = true,
+    .drafts = true,
+    .drafts_unnormed = true,
     .keys = obeyed,
     .read = read_step35_keys,
     .layer = describe_step35_layer,
+    .draft_layer = read_step35_draft,
     .required = require_step35_weights,
     .optional = allow_step35_weights,
 };

@@ -5,13 +5,16 @@
 
 #include "model/arch.h"
 
+static inline bool kin_moe_has_router(const kin_meta *k, int i_block) {
+    char name[64];
+    snprintf(name, sizeof name, "blk.%d.ffn_gate_inp.weight", i_block);
+    return kin_gguf_find_tensor(k->gguf, name) != NULL;
+}
+
 // Returns the number of dense layers before the first one that has a router.
 static inline int kin_moe_count_dense(const kin_hparams *hp, const kin_meta *k) {
-    for (int il = 0; il < hp->n_layer; il++) {
-        char name[64];
-        snprintf(name, sizeof name, "blk.%d.ffn_gate_inp.weight", il);
-        if (kin_gguf_find_tensor(k->gguf, name)) return il;
-    }
+    for (int il = 0; il < hp->n_layer; il++)
+        if (kin_moe_has_router(k, il)) return il;
     return hp->n_layer;
 }
 

@@ -1,0 +1,171 @@
+// The logits of draft blocks (multi-token prediction) are those that llama.cpp computes, for each family whose blocks kin
+// computes: from the model's own hidden states on, and through several blocks, each of which takes the states of the one before
+// it.
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "model/draft_block.h"
+#include "model/embed.h"
+#include "pipeline/head.h"
+#include "testkit/model_gen.h"
+#include "testkit/thread_ring.h"
+#include "tests/place.h"
+
+// As in tests/golden/make_drafts.c.
+enum { N_VOCAB = 288, N_IDS = 24 };
+
+static kin_devices devices;
+
+static int32_t id_at(int i) {
+    return (i * 37 + 11 + i / 7) % N_VOCAB;
+}
+
+// Computes the hidden states of all ids. // f32 [N_IDS, n_embd]
+static void run_model(kin_head *head, size_t n_embd, float *states) {
+    int32_t tokens[N_IDS], seq[N_IDS] = {0}, pos[N_IDS];
+    uint64_t number;
+    kin_err err;
+    for (int i = 0; i < N_IDS; i++) tokens[i] = id_at(i), pos[i] = i;
+    const kin_head_step step = {.n = N_IDS, .tokens = tokens, .seq = seq, .pos = pos, .states = true, .more = true};
+    if (kin_head_send(head, &step, &number, &err) != 0 || kin_head_receive(head, NULL, &number, &err) != 0)
+        fail_msg("%s", err.text);
+    memcpy(states, kin_head_states(head), N_IDS * n_embd * sizeof *states);
+}
+#define run_model(...) FROM_TEST(run_model(__VA_ARGS__))
+
+// x, y // f32 [n, n_embd]
+static void run_block(kin_draft_block *b, int n, const int32_t *tokens, const float *x, float *y) {
+    const size_t n_embd = (size_t)b->view.hp.n_embd;
+    kin_shard_options so = kin_shard_options_defaults(&b->view);
+    float *inputs = malloc((size_t)n * n_embd * sizeof *inputs);
+    int32_t pos[N_IDS];
+    kin_shard *shard;
+    kin_err err;
+    so.n_ctx = 128;
+    so.n_batch = N_IDS;
+    so.output = false;
+    so.kv_type = GGML_TYPE_F16;
+    for (int i = 0; i < n; i++) pos[i] = i;
+    assert_non_null(inputs);
+    assert_int_equal(kin_embed(b->embeds, tokens, n, inputs, &err), 0);
+    const kin_batch batch = {.n_tokens = n, .pos = pos, .inputs = inputs};
+    if (kin_shard_open(&shard, &b->view, &devices, &so, &err) != 0) fail_msg("%s", err.text);
+    const int step = kin_shard_begin(shard, &batch, &err);
+    if (step < 0 || kin_shard_run(shard, step, 0, x, y, &err) != 0) fail_msg("%s", err.text);
+    kin_shard_end(shard, step, true);
+    kin_shard_close(shard);
+    free(inputs);
+}
+#define run_block(...) FROM_TEST(run_block(__VA_ARGS__))
+
+static void normalize(const kin_draft_block *b, const float *norm, int n, const float *x, float *y) {
+    const size_t n_embd = (size_t)b->view.hp.n_embd;
+    kin_err err;
+    for (size_t i = 0; i < (size_t)n; i++) {
+        if (norm)
+            kin_kernels_choose(&err)->rms_norm((int64_t)n_embd, x + i * n_embd, norm, b->view.hp.rms_eps, y + i * n_embd);
+        else
+            memcpy(y + i * n_embd, x + i * n_embd, n_embd * sizeof *y);
+    }
+}
+
+// Returns the relative L2 distance of the worst row.
+static double worst_error(const float *got, const float *want, int n) {
+    double worst = 0;
+    for (int row = 0; row < n; row++, got += N_VOCAB, want += N_VOCAB) {
+        double diff = 0, sum = 0;
+        for (int i = 0; i < N_VOCAB; i++) {
+            diff += (double)(got[i] - want[i]) * (double)(got[i] - want[i]);
+            sum += (double)want[i] * (double)want[i];
+        }
+        worst = fmax(worst, sqrt(diff / sum));
+    }
+    return worst;
+}
+
+static void check_blocks(const char *name, kin_head *head, const kin_model *m, FILE *golden) {
+    const size_t n_embd = (size_t)m->hp.n_embd;
+    float *raw = calloc(N_IDS * n_embd, sizeof *raw), *x = calloc(N_IDS * n_embd, sizeof *x);
+    float *want = malloc(N_IDS * N_VOCAB * sizeof *want), *got = malloc(N_IDS * N_VOCAB * sizeof *got);
+    int32_t tokens[N_IDS];
+    kin_draft_blocks b;
+    kin_err err;
+    assert_true(raw && x && want && got);
+    if (kin_draft_blocks_open(&b, m, NULL, &err) != 0) fail_msg("%s: %s", name, err.text);
+    run_model(head, n_embd, raw);
+    for (int k = 0; k < b.n; k++) {
+        const int n = N_IDS - 1 - k;
+        for (int i = 0; i < n; i++) tokens[i] = id_at(i + 1 + k);
+        normalize(&b.at[k], b.at[k].in_norm, n, raw, x);
+        run_block(&b.at[k], n, tokens, x, raw);
+        normalize(&b.at[k], b.at[k].out_norm, n, raw, x);
+        assert_int_equal(kin_head_project(head, n, x, got, &err), 0);
+        assert_int_equal(fread(want, sizeof *want, (size_t)n * N_VOCAB, golden), (size_t)n * N_VOCAB);
+        const double error = worst_error(got, want, n);
+        print_message("%s, block %d: %.1e\n", name, k, error);
+        if (!(error < 2e-3)) fail_msg("%s, block %d: the logits are wrong by %g", name, k, error); // keys and values are F16
+    }
+    assert_int_equal(fgetc(golden), EOF);
+    kin_draft_blocks_close(&b);
+    free(raw);
+    free(x);
+    free(want);
+    free(got);
+}
+
+static void check_family(const char *name) {
+    char text[1024], logits[1024], path[] = "/tmp/kin-test-mtp-golden-XXXXXX";
+    kin_model_spec spec = kin_model_spec_defaults();
+    kin_thread_ring_options o = {.n_members = 1, .n_batch = N_IDS, .n_ctx = 128, .n_steps = 2};
+    kin_thread_ring *ring;
+    kin_model m;
+    kin_err err;
+    const int fd = mkstemp(path);
+    snprintf(text, sizeof text, KIN_SOURCE_DIR "/tests/golden/drafts/%s.txt", name);
+    snprintf(logits, sizeof logits, KIN_SOURCE_DIR "/tests/golden/drafts/%s.logits", name);
+    spec.keys = text;
+    spec.mix = "f32";
+    spec.n_vocab = N_VOCAB;
+    if (fd < 0 || close(fd) != 0 || kin_model_gen(&spec, path, &err) != 0) fail_msg("%s", err.text);
+    if (kin_model_open(&m, path, &err) != 0) fail_msg("%s", err.text);
+    o.shares[0] = (kin_layer_share){m.hp.n_layer, 0};
+    kin_model_close(&m);
+    if (kin_thread_ring_open(&ring, path, &o, &err) != 0) fail_msg("%s", err.text);
+    FILE *golden = fopen(logits, "rb");
+    assert_non_null(golden);
+    check_blocks(name, kin_thread_ring_head(ring), kin_thread_ring_model(ring), golden);
+    fclose(golden);
+    kin_thread_ring_close(ring);
+    unlink(path);
+}
+
+static void the_logits_of_each_block_are_llama_cpp_s(void **state) {
+    static const char *const names[] = {"qwen35",     "qwen35moe", "qwen3next", "glm4moe", "deepseek2",
+                                        "deepseek32", "glm-dsa",   "hy_v3",     "step35",  "mimo2"};
+    (void)state;
+    for (size_t i = 0; i < sizeof names / sizeof names[0]; i++) check_family(names[i]);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {cmocka_unit_test(the_logits_of_each_block_are_llama_cpp_s)};
+    kin_device_options o = kin_device_options_defaults();
+    kin_err err;
+    o.n_threads = 1;
+    if (kin_devices_open(&devices, &o, &err) != 0) {
+        fprintf(stderr, "%s\n", err.text);
+        return 1;
+    }
+    const int failed = cmocka_run_group_tests(tests, NULL, NULL);
+    kin_devices_close(&devices);
+    return failed;
+}
