@@ -37,13 +37,9 @@ static int check_count(int n, kin_err *err) {
 }
 
 static int check_family(const kin_model *m, kin_err *err) {
-    if (!m->hp.arch->drafts)
-        return kin_err_set(err, "drafts from the blocks for multi-token prediction of the family '%s' are not supported",
-                           m->hp.arch->name);
-    if (m->hp.n_streams == 1) return 0;
-    return kin_err_set(err,
-                       "drafts from the blocks for multi-token prediction of a model with %d residual streams are not supported",
-                       m->hp.n_streams);
+    if (m->hp.arch->drafts) return 0;
+    return kin_err_set(err, "drafts from the blocks for multi-token prediction of the family '%s' are not supported",
+                       m->hp.arch->name);
 }
 
 static int check_vocabulary(const kin_gguf *gguf, const kin_model *m, kin_err *err) {
@@ -89,7 +85,7 @@ int kin_draft_block_describe(kin_hparams *hp, const kin_gguf *gguf, int n_blocks
     kin_meta k = {.gguf = gguf, .family = hp->arch->name, .n_layer = n_blocks, .err = err};
     hp->n_layer = 1;
     hp->n_draft_layer = hp->n_dense = 0;
-    hp->n_input = hp->n_embd;
+    hp->n_input = kin_hparams_stream_width(hp);
     hp->layers = calloc(1, sizeof *hp->layers);
     if (!hp->layers) return kin_err_set(err, "out of memory");
     if (hp->arch->draft_layer) hp->arch->draft_layer(hp, &k, i_block);
@@ -126,7 +122,8 @@ static int find_ends(kin_draft_block *b, const kin_model *m, const kin_draft_blo
     b->has_output = view->output != m->output;
     b->embeds = view->token_embd != m->token_embd ? view : m;
     b->out_norm = (const float *)view->output_norm->data;
-    if (!m->hp.arch->drafts_unnormed) b->in_norm = before ? before->out_norm : (const float *)m->output_norm->data;
+    b->model_norm = (const float *)m->output_norm->data;
+    if (!m->hp.arch->drafts_unnormed) b->in_norm = before ? before->out_norm : b->model_norm;
     return 0;
 }
 

@@ -5,9 +5,11 @@
 // of the block before it, and the tokens one position later.
 //
 // States are normalised before a block takes them: by the output norm or by that of the block before, and always by the block's
-// own one. In some families only by the last.
+// own one. In some families only by the last. In models with several residual streams all of these are a block's states; what
+// ends the model's streams ends its own, too.
 //
-// A block is opened as a model of one layer: its embeddings are the layer's inputs (n_input), its hidden states the layer's x.
+// A block is opened as a model of one layer: its embeddings, once for each stream, are the layer's inputs (n_input), its hidden
+// states the layer's x.
 // Without an output matrix of its own it uses the model's.
 //
 // Plain data. Owner: the code that opened it. Thread: any; nothing changes after open.
@@ -23,6 +25,7 @@ typedef struct kin_draft_block {
     const kin_model *embeds; // has the embeddings of its tokens: the view itself, or the model
     const float *in_norm;    // f32 [n_embd] norm of the states that it takes; NULL: they are taken as they are
     const float *out_norm;   // f32 [n_embd] norm before the output matrix
+    const float *model_norm; // the same of the model
 } kin_draft_block;
 
 typedef struct kin_draft_blocks {

@@ -438,6 +438,10 @@ const float *kin_head_states(const kin_head *h) {
     return h->has_states ? h->x : NULL;
 }
 
+int kin_head_end(kin_head *h, int n, const float *x, float *hidden, kin_err *err) {
+    return kin_shard_hidden(h->ring.shard, n, x, hidden, err);
+}
+
 int kin_head_project(kin_head *h, int n, const float *hidden, float *logits, kin_err *err) {
     return kin_shard_project(h->ring.shard, n, hidden, logits, err);
 }

@@ -126,6 +126,10 @@ int kin_head_receive(kin_head *head, const kin_head_meanwhile *meanwhile, uint64
 // f32 [n, stream width], valid until the next call. NULL: it was forgotten, and has none.
 const float *kin_head_states(const kin_head *head);
 
+// Computes what the output matrix takes: ends the streams of the residual // f32 [n, stream width], if there are several, and
+// normalises -> hidden // f32 [n, n_embd].
+int kin_head_end(kin_head *head, int n, const float *x, float *hidden, kin_err *err);
+
 // Computes hidden // f32 [n, n_embd], normalised -> logits // f32 [n, n_vocab] with the ring's output layer.
 int kin_head_project(kin_head *head, int n, const float *hidden, float *logits, kin_err *err);
 

@@ -24,7 +24,7 @@ typedef struct lane {
     int n;         // entries of known tokens
     int n_cached;  // entries in the cache: these n, and drafted tokens behind them
     int n_lost;    // entries that the first block has before the first waiting state, and this one has not
-    float *states; // f32 [n_states, n_embd] as the block takes them, of tokens that are not in an entry yet
+    float *states; // f32 [n_states, width] as the block takes them, of tokens that are not in an entry yet
     int n_states;
 } lane;
 
@@ -53,7 +53,7 @@ struct kin_mtp_drafter {
     int32_t *seq, *pos, *out;       // [n_batch] of the pass being built
     float *x, *inputs, *y, *normed; // f32 [n_batch, n_embd] its states, embeddings, and results
     int n, n_out;
-    float *drafted; // f32 [N_SLOTS, KIN_DRAFT_BLOCKS, n_embd] states of drafted tokens, for the next of several blocks
+    float *drafted; // f32 [N_SLOTS, KIN_DRAFT_BLOCKS, width] states of drafted tokens, for the next of several blocks
     float *logits;  // f32 [N_SLOTS, n_vocab of the model]
     bool failed;
 };
@@ -64,8 +64,9 @@ static const kin_hparams *shape(const kin_mtp_drafter *d) {
     return &d->blocks.at[0].view.hp;
 }
 
+// The numbers of a state.
 static size_t width(const kin_mtp_drafter *d) {
-    return (size_t)shape(d)->n_embd;
+    return (size_t)kin_hparams_stream_width(shape(d));
 }
 
 // Returns how many states of a sequence may wait for a block.
@@ -190,6 +191,10 @@ uint64_t kin_mtp_drafter_bytes(const kin_mtp_drafter *d) {
     return sum;
 }
 
+size_t kin_mtp_drafter_width(const kin_mtp_drafter *d) {
+    return width(d);
+}
+
 static void give_up(kin_mtp_drafter *d, const kin_err *err) {
     d->failed = true;
     kin_log(KIN_LOG_WARN, "drafts by multi-token prediction are disabled: %s", err->text);
@@ -311,7 +316,7 @@ void kin_mtp_drafter_end(kin_mtp_drafter *d, uint64_t sequence) {
 
 // ---- passes
 
-// Adds an entry of block k to the pass: a token, and the state before it // f32 [n_embd].
+// Adds an entry of block k to the pass: a token, and the state before it // f32 [width].
 static int add_row(kin_mtp_drafter *d, int k, slot *s, int32_t token, const float *state, kin_err *err) {
     const size_t at = (size_t)d->n * width(d);
     if (kin_embed(d->blocks.at[k].embeds, &token, 1, d->inputs + at, err) != 0) return KIN_FAIL;
@@ -329,13 +334,13 @@ static void normalize(const kin_mtp_drafter *d, const float *norm, const float *
         memcpy(y, x, width(d) * sizeof *y);
 }
 
-// The state that row i of a pass's results is for the next one // f32 [n_embd].
+// The state that row i of a pass's results is for the next one // f32 [width].
 static const float *state_of(const kin_mtp_drafter *d, int i) {
     return (d->blocks.at[0].in_norm ? d->normed : d->y) + (size_t)i * width(d);
 }
 
-// Runs the pass that was built. y, normed // f32 [n_out, n_embd]: the states that it makes. Without wanted ones it only fills the
-// cache.
+// Runs the pass that was built. y // f32 [n_out, width]: the states that it makes; normed // f32 [n_out, n_embd]: the same for
+// the output, unless there are several streams. Without wanted ones it only fills the cache.
 static int run(kin_mtp_drafter *d, int k, kin_err *err) {
     const int32_t last = d->n - 1;
     kin_shard *shard = d->of[k].shard;
@@ -353,7 +358,7 @@ static int run(kin_mtp_drafter *d, int k, kin_err *err) {
     d->of[k].n_ops = 0;
     const int rc = kin_shard_run(shard, step, 0, d->x, d->y, err);
     kin_shard_end(shard, step, true);
-    for (size_t i = 0; i < (size_t)d->n_out && rc == 0; i++)
+    for (size_t i = 0; i < (size_t)d->n_out && rc == 0 && shape(d)->n_streams == 1; i++)
         normalize(d, d->blocks.at[k].out_norm, d->y + i * width(d), d->normed + i * width(d));
     return rc;
 }
@@ -474,7 +479,7 @@ typedef struct writing {
     kin_draft_choice choice; // the next token
     // With several blocks:
     int first_row, n_known, n_drafted; // of the pass: its first row, how many rows have known tokens, and drafted ones
-    float *drafted;                    // f32 [n_drafted, n_embd] what the pass before made of these
+    float *drafted;                    // f32 [n_drafted, width] what the pass before made of these
     int32_t tokens[KIN_DRAFT_BLOCKS];  // [n] drafted
 } writing;
 
@@ -518,11 +523,26 @@ static int add_last(kin_mtp_drafter *d, const kin_draft_query *queries, int n, w
     return n_sequences;
 }
 
+// Ends the streams of the sequences' results. The model's norm ends them; a block's own differs from it by a factor of each
+// number.
+static int end_streams(kin_mtp_drafter *d, int k, kin_head *head, const writing *sequences, int n, kin_err *err) {
+    const float *own = d->blocks.at[k].out_norm, *model = d->blocks.at[k].model_norm;
+    const size_t n_embd = (size_t)shape(d)->n_embd;
+    for (size_t i = 0; i < (size_t)n; i++)
+        memcpy(d->x + i * width(d), d->y + (size_t)sequences[i].row * width(d), width(d) * sizeof(float));
+    if (kin_head_end(head, n, d->x, d->normed, err) != 0) return KIN_FAIL;
+    for (size_t i = 0; i < (size_t)n * n_embd && own != model; i++)
+        d->normed[i] *= model[i % n_embd] != 0 ? own[i % n_embd] / model[i % n_embd] : 0;
+    return 0;
+}
+
 // Computes the next token of each sequence from the pass's results, which lie in the order of the sequences.
 static int choose(kin_mtp_drafter *d, int k, kin_head *head, writing *sequences, int n, kin_err *err) {
-    for (int i = 0; i < n; i++)
+    const bool has_streams = shape(d)->n_streams > 1;
+    for (int i = 0; i < n && !has_streams; i++)
         if (sequences[i].row != i)
             memmove(d->normed + (size_t)i * width(d), d->normed + (size_t)sequences[i].row * width(d), width(d) * sizeof(float));
+    if (has_streams && end_streams(d, k, head, sequences, n, err) != 0) return KIN_FAIL;
     const int rc = d->blocks.at[k].has_output ? kin_shard_project(d->of[k].shard, n, d->normed, d->logits, err)
                                               : kin_head_project(head, n, d->normed, d->logits, err);
     for (int i = 0; i < n && rc == 0; i++)

@@ -45,7 +45,10 @@ void kin_mtp_drafter_close(kin_mtp_drafter *drafter); // NULL is allowed
 // Returns the bytes of its weights, KV cache and buffers, which the other shard on this machine cannot use.
 uint64_t kin_mtp_drafter_bytes(const kin_mtp_drafter *drafter);
 
-// The tokens of a sequence that are known, and hidden states // f32 [n, n_embd] of those at positions pos .. pos + n - 1, before
+// Returns the numbers of a hidden state: of all residual streams.
+size_t kin_mtp_drafter_width(const kin_mtp_drafter *drafter);
+
+// The tokens of a sequence that are known, and hidden states // f32 [n, width] of those at positions pos .. pos + n - 1, before
 // the output norm. A position that was taken already replaces what came then, and all behind it.
 typedef struct kin_mtp_states {
     uint64_t sequence;     // the sequence's number, unique while it lives

@@ -219,7 +219,7 @@ void kin_scheduler_give_hidden(kin_scheduler *s, const kin_generation *g, int at
                                .n_tokens = g->n,
                                .pos = pos,
                                .n = n,
-                               .rows = states + (size_t)at * (size_t)s->o.n_embd};
+                               .rows = states + (size_t)at * kin_mtp_drafter_width(s->o.mtp)};
     kin_mtp_drafter_add_states(s->o.mtp, &of);
 }
 

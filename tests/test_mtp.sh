@@ -123,6 +123,16 @@ says "$dir/head.log" 'mtp: [0-9]* drafted, [1-9][0-9]* accepted'
 says "$dir/out" '^drafts  *by 3 blocks for multi-token prediction, '
 model=$dir/model.gguf
 
+claim='every family: the same text, though next to all drafts are refused'
+for text in "$(dirname "$0")"/golden/drafts/*.txt; do
+    "$mkmodel" --keys "$text" --type f32 --vocab 288 -o "$dir/family.gguf" >/dev/null || fail "$text"
+    : >"$dir/head.log"
+    alone run -m "$dir/family.gguf" -p "$prompt" -n 50 --temp 0 --ignore-eos --draft off >"$dir/family.off"
+    alone run -m "$dir/family.gguf" -p "$prompt" -n 50 --temp 0 --ignore-eos --stats --draft mtp --draft-min 3 >"$dir/family" || fail "status $?"
+    same "$dir/family.off" "$dir/family"
+    says "$dir/head.log" 'mtp: [1-9][0-9]* drafted'
+done
+
 claim='a file without such a block'
 alone run -m "$dir/without.gguf" -p "$prompt" -n 20 --draft auto >"$dir/out" || fail "status $?"
 alone run -m "$dir/without.gguf" -p "$prompt" -n 20 --draft mtp >"$dir/out" && fail 'it runs'

@@ -16,7 +16,7 @@
 
 #include "model/draft_block.h"
 #include "model/embed.h"
-#include "pipeline/head.h"
+#include "pipeline/mtp_drafter.h"
 #include "testkit/model_gen.h"
 #include "testkit/thread_ring.h"
 #include "tests/place.h"
@@ -45,7 +45,7 @@ static void run_model(kin_head *head, size_t n_embd, float *states) {
 
 // x, y // f32 [n, n_embd]
 static void run_block(kin_draft_block *b, int n, const int32_t *tokens, const float *x, float *y) {
-    const size_t n_embd = (size_t)b->view.hp.n_embd;
+    const size_t n_embd = (size_t)b->view.hp.n_input;
     kin_shard_options so = kin_shard_options_defaults(&b->view);
     float *inputs = malloc((size_t)n * n_embd * sizeof *inputs);
     int32_t pos[N_IDS];
@@ -71,12 +71,28 @@ static void run_block(kin_draft_block *b, int n, const int32_t *tokens, const fl
 static void normalize(const kin_draft_block *b, const float *norm, int n, const float *x, float *y) {
     const size_t n_embd = (size_t)b->view.hp.n_embd;
     kin_err err;
-    for (size_t i = 0; i < (size_t)n; i++) {
-        if (norm)
-            kin_kernels_choose(&err)->rms_norm((int64_t)n_embd, x + i * n_embd, norm, b->view.hp.rms_eps, y + i * n_embd);
-        else
-            memcpy(y + i * n_embd, x + i * n_embd, n_embd * sizeof *y);
+    for (size_t i = 0; i < (size_t)n; i++)
+        kin_kernels_choose(&err)->rms_norm((int64_t)n_embd, x + i * n_embd, norm, b->view.hp.rms_eps, y + i * n_embd);
+}
+
+// Makes of states what the block takes.
+static void take(const kin_draft_block *b, int n, const float *x, float *y) {
+    if (b->in_norm)
+        normalize(b, b->in_norm, n, x, y);
+    else
+        memcpy(y, x, (size_t)n * (size_t)b->view.hp.n_input * sizeof *y);
+}
+
+// Makes of its results what the output matrix takes.
+static void end(const kin_draft_block *b, kin_head *head, int n, const float *x, float *y) {
+    const int n_embd = b->view.hp.n_embd;
+    kin_err err;
+    if (b->view.hp.n_streams == 1) {
+        normalize(b, b->out_norm, n, x, y);
+        return;
     }
+    assert_int_equal(kin_head_end(head, n, x, y, &err), 0);
+    for (int i = 0; i < n * n_embd; i++) y[i] *= b->out_norm[i % n_embd] / b->model_norm[i % n_embd];
 }
 
 // Returns the relative L2 distance of the worst row.
@@ -93,8 +109,42 @@ static double worst_error(const float *got, const float *want, int n) {
     return worst;
 }
 
+// Returns the first token that a drafter writes behind all ids. states // f32 [N_IDS, width]
+static int32_t first_drafted(kin_head *head, const kin_model *m, const float *states) {
+    const kin_mtp_drafter_options o = {.model = m,
+                                       .devices = &devices,
+                                       .n_ctx = 128,
+                                       .n_sequences = 1,
+                                       .n_batch = N_IDS,
+                                       .n_vocab = N_VOCAB,
+                                       .kv_type = GGML_TYPE_F16};
+    int32_t tokens[N_IDS];
+    kin_draft draft = {0};
+    kin_draft_limits limits = {.most = 1};
+    const kin_draft_query query = {.sequence = 1, .tokens = tokens, .n = N_IDS, .most = 1, .out = &draft};
+    kin_mtp_drafter *d;
+    kin_err err;
+    for (int i = 0; i < KIN_DRAFT_GRADES; i++) limits.chances[i] = 0.5;
+    for (int i = 0; i < N_IDS; i++) tokens[i] = id_at(i);
+    if (kin_mtp_drafter_open(&d, &o, &err) != 0) fail_msg("%s", err.text);
+    for (int pos = 0; pos < N_IDS - 1; pos++) { // one by one: the last one must wait for the draft
+        const kin_mtp_states of = {.sequence = 1,
+                                   .tokens = tokens,
+                                   .n_tokens = pos + 1,
+                                   .pos = pos,
+                                   .n = 1,
+                                   .rows = states + (size_t)pos * kin_mtp_drafter_width(d)};
+        kin_mtp_drafter_add_states(d, &of);
+    }
+    kin_mtp_drafter_propose(d, head, &query, 1, &limits);
+    kin_mtp_drafter_close(d);
+    assert_int_equal(draft.n, 1);
+    return draft.tokens[0];
+}
+#define first_drafted(...) FROM_TEST(first_drafted(__VA_ARGS__))
+
 static void check_blocks(const char *name, kin_head *head, const kin_model *m, FILE *golden) {
-    const size_t n_embd = (size_t)m->hp.n_embd;
+    const size_t n_embd = (size_t)kin_hparams_stream_width(&m->hp);
     float *raw = calloc(N_IDS * n_embd, sizeof *raw), *x = calloc(N_IDS * n_embd, sizeof *x);
     float *want = malloc(N_IDS * N_VOCAB * sizeof *want), *got = malloc(N_IDS * N_VOCAB * sizeof *got);
     int32_t tokens[N_IDS];
@@ -103,14 +153,16 @@ static void check_blocks(const char *name, kin_head *head, const kin_model *m, F
     assert_true(raw && x && want && got);
     if (kin_draft_blocks_open(&b, m, NULL, &err) != 0) fail_msg("%s: %s", name, err.text);
     run_model(head, n_embd, raw);
+    const int32_t first = first_drafted(head, m, raw);
     for (int k = 0; k < b.n; k++) {
         const int n = N_IDS - 1 - k;
         for (int i = 0; i < n; i++) tokens[i] = id_at(i + 1 + k);
-        normalize(&b.at[k], b.at[k].in_norm, n, raw, x);
+        take(&b.at[k], n, raw, x);
         run_block(&b.at[k], n, tokens, x, raw);
-        normalize(&b.at[k], b.at[k].out_norm, n, raw, x);
+        end(&b.at[k], head, n, raw, x);
         assert_int_equal(kin_head_project(head, n, x, got, &err), 0);
         assert_int_equal(fread(want, sizeof *want, (size_t)n * N_VOCAB, golden), (size_t)n * N_VOCAB);
+        if (k == 0) assert_int_equal(first, kin_draft_choose(want + (size_t)(n - 1) * N_VOCAB, N_VOCAB).token);
         const double error = worst_error(got, want, n);
         print_message("%s, block %d: %.1e\n", name, k, error);
         if (!(error < 2e-3)) fail_msg("%s, block %d: the logits are wrong by %g", name, k, error); // keys and values are F16
@@ -150,8 +202,8 @@ static void check_family(const char *name) {
 }
 
 static void the_logits_of_each_block_are_llama_cpp_s(void **state) {
-    static const char *const names[] = {"qwen35",     "qwen35moe", "qwen3next", "glm4moe", "deepseek2",
-                                        "deepseek32", "glm-dsa",   "hy_v3",     "step35",  "mimo2"};
+    static const char *const names[] = {"qwen35",  "qwen35moe", "qwen3next", "glm4moe", "deepseek2", "deepseek32",
+                                        "glm-dsa", "hy_v3",     "step35",    "mimo2",   "deepseek4"};
     (void)state;
     for (size_t i = 0; i < sizeof names / sizeof names[0]; i++) check_family(names[i]);
 }

@@ -69,21 +69,29 @@ static void limit_context(kin_hparams *hp, int ratio) {
     if (hp->n_ctx_max == 0 || n < hp->n_ctx_max) kin_hparams_limit_context(hp, n);
 }
 
+static void read_layer(kin_layer *layer, kin_meta *k, int il) {
+    const int ratio = kin_meta_int_at(k, "attention.compress_ratios", il, KIN_KEY_REQUIRED, 0, 1 << 20);
+    const float limit = kin_meta_float_at(k, "swiglu_clamp_exp", il, 0, 0, 1e6f);
+    const float shared = kin_meta_float_at(k, "swiglu_clamp_shexp", il, limit, 0, 1e6f);
+    if (!k->failed && ratio != 0 && ratio != KIN_COMPRESSED_OVERLAPS && ratio != KIN_COMPRESSED_RATIO)
+        kin_meta_fail(k, "compressed rows of %d tokens are not supported (layer %d)", ratio, il);
+    layer->ratio = ratio;
+    layer->limit_exps = limit < 1e-6f ? 0 : limit;
+    layer->limit_shared = shared < 1e-6f ? 0 : shared;
+}
+
 static void read_layers(kin_hparams *hp, kin_meta *k) {
     const int n_by_token = kin_meta_int(k, "hash_layer_count", 0, 0, hp->n_layer);
     for (int il = 0; il < hp->n_layer && !k->failed; il++) {
         kin_layer *layer = &hp->layers[il];
-        const int ratio = kin_meta_int_at(k, "attention.compress_ratios", il, KIN_KEY_REQUIRED, 0, 1 << 20);
-        const float limit = kin_meta_float_at(k, "swiglu_clamp_exp", il, 0, 0, 1e6f);
-        const float shared = kin_meta_float_at(k, "swiglu_clamp_shexp", il, limit, 0, 1e6f);
-        if (!k->failed && ratio != 0 && ratio != KIN_COMPRESSED_OVERLAPS && ratio != KIN_COMPRESSED_RATIO)
-            kin_meta_fail(k, "compressed rows of %d tokens are not supported (layer %d)", ratio, il);
-        layer->ratio = ratio;
+        read_layer(layer, k, il);
         layer->routes_by_token = il < n_by_token;
-        layer->limit_exps = limit < 1e-6f ? 0 : limit;
-        layer->limit_shared = shared < 1e-6f ? 0 : shared;
-        if (ratio > 0) limit_context(hp, ratio);
+        if (layer->ratio > 0) limit_context(hp, layer->ratio);
     }
+}
+
+static void read_deepseek4_draft(kin_hparams *hp, kin_meta *k, int i_block) {
+    read_layer(&hp->layers[0], k, i_block);
 }
 
 static void read_deepseek4_keys(kin_hparams *hp, kin_meta *k) {
@@ -123,9 +131,12 @@ static kin_weight_set require_deepseek4_weights(const kin_hparams *hp, const kin
 const kin_arch kin_arch_deepseek4 = {
     .name = "deepseek4",
     .title = "DeepSeek V4 Flash, Pro",
+    .drafts = true,
+    .drafts_unnormed = true,
     .keys = obeyed,
     .ignored = indexer,
     .read = read_deepseek4_keys,
     .layer = describe_deepseek4_layer,
+    .draft_layer = read_deepseek4_draft,
     .required = require_deepseek4_weights,
 };
