@@ -6,6 +6,7 @@
 #include <time.h>
 
 #include "base/log.h"
+#include "model/border.h"
 #include "model/ranges.h"
 #include "pure/proto/epoch.h"
 #include "pure/proto/goodbye.h"
@@ -352,8 +353,8 @@ static void publish(kin_cluster *c) {
 static void enter_epoch(kin_cluster *c) {
     uint32_t epoch = kin_membership_epoch(c->membership);
     bool in_force = kin_membership_accepts(c->membership, epoch);
-    size_t frame_max = kin_proto_step_size_max((uint32_t)c->o.shard.n_batch, (uint32_t)kin_hparams_stream_width(&c->o.model->hp),
-                                               c->o.wire_type);
+    size_t frame_max =
+        kin_proto_step_size_max((uint32_t)c->o.shard.n_batch, (uint32_t)kin_border_most(&c->o.model->hp), c->o.wire_type);
     kin_ring_place place = {.epoch = in_force ? epoch : 0,
                             .frame_max = frame_max > KIN_FRAME_CAP_STEP ? KIN_FRAME_CAP_STEP : (uint32_t)frame_max};
     kin_proto_group group = {0};
@@ -616,8 +617,8 @@ static int open_all(kin_cluster *c, kin_err *err) {
     if (kin_relay_open(&c->relay, relay_begun, c, err) != 0) return KIN_FAIL;
     if (kin_cluster_open_status(c, err) != 0 || kin_cluster_open_planning(c, err) != 0) return KIN_FAIL;
     if (kin_cluster_open_prefetch(c, err) != 0) return KIN_FAIL;
-    if (kin_loopback_open(&c->computing.loopback, c->o.shard.n_batch, kin_hparams_stream_width(&c->o.model->hp),
-                          KIN_STEPS_IN_FLIGHT, err) != 0)
+    if (kin_loopback_open(&c->computing.loopback, c->o.shard.n_batch, kin_border_most(&c->o.model->hp), KIN_STEPS_IN_FLIGHT,
+                          err) != 0)
         return KIN_FAIL;
     if (open_membership(c, err) != 0) return KIN_FAIL;
     return kin_endpoint_start(c->ring.endpoint, begin_cluster, c, err);
@@ -625,7 +626,7 @@ static int open_all(kin_cluster *c, kin_err *err) {
 
 static int check_batch(const kin_cluster_options *o, kin_err *err) {
     int n = o->shard.n_batch < o->shard.n_ctx ? o->shard.n_batch : o->shard.n_ctx;
-    size_t bytes = kin_proto_step_size_max((uint32_t)n, (uint32_t)kin_hparams_stream_width(&o->model->hp), o->wire_type);
+    size_t bytes = kin_proto_step_size_max((uint32_t)n, (uint32_t)kin_border_most(&o->model->hp), o->wire_type);
     if (bytes <= KIN_FRAME_CAP_STEP && n <= KIN_PROTO_MAX_TOKENS) return 0;
     return kin_err_set(err, "--batch %d: too many tokens for a network frame of at most %u MiB", n, KIN_FRAME_CAP_STEP >> 20);
 }

@@ -9,6 +9,7 @@
 
 #include "base/log.h"
 #include "engine/governor.h"
+#include "model/border.h"
 #include "pure/proto/id.h"
 #include "pure/proto/label.h"
 
@@ -47,7 +48,7 @@ static bool asks_for(kin_cluster *c, const kin_probe_pair *pair) {
     if (other && !kin_connections_endpoint(c->connections, pair->to, &m.measure.endpoint)) return false;
     if (!(pair->is_back ? kin_measurements_ask_back : kin_measurements_ask)(c->planning.measurements, &d->id, &m.measure.id))
         return false;
-    size_t bytes = (size_t)kin_hparams_stream_width(&c->o.model->hp) * sizeof(float);
+    size_t bytes = (size_t)kin_border_mean(&c->o.model->hp) * sizeof(float);
     m.measure.hidden_bytes = (uint32_t)(bytes < KIN_FRAME_ECHO_BYTES ? bytes : KIN_FRAME_ECHO_BYTES);
     return kin_connections_send(c->connections, pair->from, 0, &m);
 }

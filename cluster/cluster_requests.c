@@ -4,6 +4,8 @@
 #include <string.h>
 #include <time.h>
 
+#include "model/border.h"
+
 enum { MEANWHILE_NS = 100000000 };
 
 static void out(void *user, kin_message_buffer *buffer) {
@@ -25,7 +27,8 @@ static void wrong(void *user, const char *reason) {
 }
 
 static kin_steps steps_of(const kin_cluster *c, int n_rounds) {
-    return (kin_steps){.n_embd = kin_hparams_stream_width(&c->o.model->hp),
+    return (kin_steps){.n_embd = kin_border_most(&c->o.model->hp),
+                       .n_least = kin_hparams_stream_width(&c->o.model->hp),
                        .n_batch = c->o.shard.n_batch,
                        .n_seq = KIN_CLUSTER_SEQUENCES,
                        .n_rounds = n_rounds,

@@ -7,6 +7,7 @@
 #include <unistd.h>
 
 #include "base/log.h"
+#include "model/border.h"
 #include "observe/plan_file.h"
 #include "sys/cond.h"
 
@@ -141,9 +142,13 @@ kin_activation_type kin_fleet_wire_type(const kin_fleet_options *o) {
 
 static int check_wire(const kin_cluster_options *co, kin_err *err) {
     int unit = (int)kin_activation_unit(co->wire_type);
-    const int width = kin_hparams_stream_width(&co->model->hp);
-    if (width % unit == 0) return 0;
-    return kin_err_set(err, "--wire q8 needs a hidden size that is a multiple of %d, but this model's is %d", unit, width);
+    for (int il = 0; il <= co->model->hp.n_layer; il++) {
+        const int width = kin_border_before(&co->model->hp, il).width;
+        if (width % unit != 0)
+            return kin_err_set(err, "--wire q8 needs a hidden size that is a multiple of %d, but this model's is %d", unit,
+                               width);
+    }
+    return 0;
 }
 
 int kin_fleet_open(kin_fleet *f, const kin_fleet_options *o, const kin_fleet_base *base, kin_err *err) {

@@ -18,6 +18,7 @@
 #include "engine/expert_history.h"
 #include "engine/governor.h"
 #include "engine/model_facts.h"
+#include "model/border.h"
 #include "model/vocab_load.h"
 #include "observe/timeline_file.h"
 #include "pure/proto/activations.h"
@@ -157,8 +158,7 @@ static int model_facts_of(const kin_session *s, const kin_session_options *o, co
                           kin_err *err) {
     if (kin_model_facts_of(facts, &s->model, so, err) != 0) return KIN_FAIL;
     add_expert_hits(s, o, facts);
-    facts->hidden_bytes =
-        (double)kin_activations_bytes((uint64_t)kin_hparams_stream_width(&s->model.hp), kin_fleet_wire_type(&o->fleet));
+    facts->hidden_bytes = (double)kin_activations_bytes((uint64_t)kin_border_mean(&s->model.hp), kin_fleet_wire_type(&o->fleet));
     return 0;
 }
 
@@ -335,17 +335,10 @@ static int open_standalone(kin_session *s, const kin_session_options *o, kin_sha
     return 0;
 }
 
-int kin_session_check_divides(const kin_session *s, kin_err *err) {
-    if (kin_hparams_can_divide(&s->model.hp)) return 0;
-    return kin_err_set(err,
-                       "this model cannot be shared with other devices: layers of it read keys and values of other layers, or "
-                       "inputs made of the tokens; use it on one machine");
-}
-
 static int open_fleet(kin_session *s, const kin_session_options *o, const kin_shard_options *so, kin_err *err) {
     kin_model_facts model;
     kin_work_facts work = work_of(o, so);
-    if (kin_session_check_divides(s, err) != 0 || model_facts_of(s, o, so, &model, err) != 0) return KIN_FAIL;
+    if (model_facts_of(s, o, so, &model, err) != 0) return KIN_FAIL;
     model.cpu_buffer_bytes += (double)kin_shard_border_bytes(&s->model, so);
     kin_fleet_base base = {.console = s->console,
                            .model_facts = &model,

@@ -139,9 +139,6 @@ void kin_session_mark(kin_session *s);
 // nothing without a timeline, or at a second call.
 int kin_session_end_timeline(kin_session *s, const kin_session_options *o, kin_err *err);
 
-// Fails if the open model can only be computed on one machine.
-int kin_session_check_divides(const kin_session *s, kin_err *err);
-
 // Returns the facts of the open model, with these options, and the context and batch of `work`.
 int kin_session_model_facts(const kin_session *s, const kin_session_options *o, const kin_work_facts *work,
                             kin_model_facts *facts, kin_err *err);

@@ -21,7 +21,7 @@ struct kin_kv {
     int n_layer;
     kin_layer *layers;           // [n_layer] of the model
     bool *has_window;            // [n_layer] whether the layer uses the window's blocks
-    bool has_kernels;            // the CPU's blocks are laid out as kin_kv_layout says
+    const kin_kernels *kernels;  // the CPU's blocks are laid out as kin_kv_layout says; NULL: as ggml's tensors
     size_t row_bytes;            // of a token's keys and values in the widest layer
     struct ggml_tensor **k, **v; // [n_layer] of the model; NULL for layers that are not here
     ggml_backend_buffer_t cpu_buf, gpu_buf;
@@ -29,12 +29,21 @@ struct kin_kv {
     size_t cpu_bytes;
 };
 
-// The widths of a layer's keys (0) and values (1); 0: it is recurrent, has no attention, reads those of another layer, or its
-// values are in its keys.
+// The widths of a layer's keys (0) and values (1) in cells of its own; 0: it is recurrent, has no attention, or its values are in
+// its keys.
 static int64_t width(const kin_hparams *hp, int il, int is_v) {
     const kin_layer layer = kin_layer_of(hp, il);
-    if (layer.kv_back > 0 || layer.is_recurrent || layer.has_no_attention) return 0;
+    if (layer.is_recurrent || layer.has_no_attention) return 0;
     return is_v ? kin_layer_n_embd_v(&layer) : kin_layer_n_embd_k(&layer);
+}
+
+int kin_kv_home(const kin_hparams *hp, const kin_window *w, int il) {
+    const int gpu_begin = kin_window_gpu_begin(w), begin = il >= gpu_begin ? gpu_begin : w->layer_begin;
+    const int of = il - kin_layer_of(hp, il).kv_back;
+    int home = begin;
+    if (of >= begin) return of;
+    while (home - kin_layer_of(hp, home).kv_back != of) home++;
+    return home;
 }
 
 // Cells with compressed rows are F16 for any type.
@@ -65,12 +74,18 @@ static int64_t n_cells_of(const kin_hparams *hp, const kin_kv_options *o, int il
     return has_window ? (int64_t)o->window.n_blocks * KIN_KV_CELLS : kin_kv_n_cells(o->n_ctx);
 }
 
+int kin_kv_source(const kin_kv *kv, int il) {
+    return il - kv->layers[il].kv_back;
+}
+
 uint64_t kin_kv_bytes(const kin_hparams *hp, const kin_kv_options *o) {
     uint64_t bytes = kin_kv_states_bytes(hp, &o->windows, o->n_ctx);
     for (int i = 0; i < o->windows.n; i++) {
         const kin_window *w = &o->windows.at[i];
-        for (int il = w->layer_begin; il < w->layer_end; il++)
+        for (int il = w->layer_begin; il < w->layer_end; il++) {
+            if (kin_kv_home(hp, w, il) != il) continue;
             bytes += layer_row_bytes(hp, o->type, il) * (uint64_t)n_cells_of(hp, o, il, il >= kin_window_gpu_begin(w));
+        }
     }
     return bytes;
 }
@@ -150,11 +165,12 @@ int kin_kv_open(kin_kv **out, const kin_hparams *hp, const kin_kv_options *o,
 
     const kin_device *gpu = NULL;
     for (int i = 0; i < o->windows.n; i++) {
-        for (int il = o->windows.at[i].layer_begin; il < o->windows.at[i].layer_end; il++) {
-            if (width(hp, il, 0) == 0) continue;
+        const kin_window *w = &o->windows.at[i];
+        for (int il = w->layer_begin; il < w->layer_end; il++) {
+            if (width(hp, il, 0) == 0 || kin_kv_home(hp, w, il) != il) continue;
             const kin_device *device = device_of(user, il);
             if (device->is_gpu) gpu = device;
-            if (!device->is_gpu) kv->has_kernels = device->kernels != NULL;
+            if (!device->is_gpu) kv->kernels = device->kernels;
             struct ggml_context *ctx = device->is_gpu ? kv->gpu_ctx : kv->cpu_ctx;
             const int64_t n_cells = n_cells_of(hp, o, il, device->is_gpu);
             kv->has_window[il] = !device->is_gpu && kin_kv_window_has(&o->window, &kv->layers[il]);
@@ -488,7 +504,7 @@ bool kin_kv_page_is_finite(const kin_kv *kv, int il, const uint8_t *page) {
     const kin_layer *layer = &kv->layers[il];
     const size_t k_bytes = block_bytes(kv->k[il]), v_bytes = block_bytes(kv->v[il]);
     if (type_of(layer, kv->o.type) == GGML_TYPE_F16) return are_finite(page, (k_bytes + v_bytes) / sizeof(ggml_fp16_t));
-    if (!kv->has_kernels || kin_kv_is_on_gpu(kv, il))
+    if (!kv->kernels || kin_kv_is_on_gpu(kv, il))
         return are_ggml_scales_finite(page, k_bytes) && are_ggml_scales_finite(page + k_bytes, v_bytes);
     if (!are_kernel_scales_finite(layer->n_head_kv, layer->head_dim, page, k_bytes)) return false;
     return v_bytes == 0 || are_kernel_scales_finite(layer->n_head_kv, layer->v_dim, page + k_bytes, v_bytes);
@@ -518,7 +534,7 @@ int kin_kv_n_parts(const kin_kv *kv, int il, int n_blocks) {
     const int n_window = kin_kv_window_n_blocks(&kv->o.window);
     if (!kin_kv_is_storable(kv)) return 0;
     if (kv->layers[il].is_recurrent) return (int)ceil_div(kv->state_bytes, kin_kv_page_bytes(kv));
-    if (!kin_kv_window_has(&kv->o.window, &kv->layers[il]) || kv->layers[il].kv_back > 0) return 0;
+    if (!kin_kv_window_has(&kv->o.window, &kv->layers[il]) || (kv->layers[il].kv_back > 0 && !kv->k[il])) return 0;
     return n_window < n_blocks ? n_window : n_blocks;
 }
 
@@ -584,7 +600,7 @@ static size_t count_parts(const kin_hparams *hp, const kin_kv_options *o, int *n
         else if (layer.kv_back == 0 && kin_kv_window_has(&o->window, &layer))
             n += (size_t)kin_kv_window_n_blocks(&o->window);
         else
-            *n_page_layers += width(hp, il, 0) > 0;
+            *n_page_layers += layer.kv_back == 0 && width(hp, il, 0) > 0;
     }
     return n;
 }
@@ -613,6 +629,18 @@ struct ggml_tensor *kin_kv_k(const kin_kv *kv, int il) {
 
 struct ggml_tensor *kin_kv_v(const kin_kv *kv, int il) {
     return kv->v[il];
+}
+
+kin_kv_cells kin_kv_cells_of(const kin_kv *kv, int il) {
+    kin_assert(kv->k[il] && kv->v[il]);
+    return (kin_kv_cells){.layout = kin_layer_kv(&kv->layers[il], (int)kv->k[il]->type),
+                          .kernels = kin_kv_is_on_gpu(kv, il) ? NULL : kv->kernels,
+                          .k = kv->k[il],
+                          .v = kv->v[il]};
+}
+
+bool kin_kv_has_window_cells(const kin_kv *kv, int il) {
+    return kv->has_window[il];
 }
 
 void kin_kv_on_copy(kin_kv *kv, void (*copied)(void *user, int from, int to), void *user) {

@@ -15,6 +15,7 @@
 
 #include "engine/device.h"
 #include "engine/kv_blocks.h"
+#include "engine/kv_cells.h"
 #include "engine/kv_page.h"
 #include "engine/kv_states.h"
 #include "engine/kv_window.h"
@@ -63,7 +64,8 @@ typedef struct kin_batch {
     const int32_t *tokens; // [n_tokens] their numbers in the vocabulary; NULL: no layer needs them (kin_hparams_token_layers)
     const int32_t *out;    // [n_out] rows whose result is needed after the last layer, ascending; NULL: all
     int n_out;
-    const float *inputs;  // f32 [n_tokens, n_layer * n_input]: the layers' inputs (model/embed.h); NULL: they have none
+    const float *inputs;  // f32 [n_tokens, n_layer * n_input]: the layers' inputs; NULL: they have none, or these are in the rows
+                          // that the layers are given (model/border.h)
     bool no_output;       // kin_shard_output will not follow, so its weights need not be prepared
     const kin_kv_op *ops; // [n_ops]
     int n_ops;
@@ -86,6 +88,14 @@ uint64_t kin_kv_bytes(const kin_hparams *hp, const kin_kv_options *options);
 
 // Fails if the keys or values of a head are not whole blocks of the type (32 values of Q8_0), because a head is read alone.
 int kin_kv_check_type(const kin_hparams *hp, enum ggml_type type, kin_err *err);
+
+// Returns the layer whose cells layer `il` of this window reads: the one whose keys and values these are. If that one is not in
+// the window, or on its other device, it is the first layer there that reads them. This one holds a copy, which is written when a
+// step comes to the window (engine/side_rows.h): so a later window has a copy of its own, which steps behind in the ring do not
+// change yet.
+int kin_kv_home(const kin_hparams *hp, const kin_window *window, int il);
+
+int kin_kv_source(const kin_kv *kv, int il); // the layer whose keys and values these are: pages are named after it
 
 // `device_of` returns the device that holds a layer's cache.
 int kin_kv_open(kin_kv **out, const kin_hparams *hp, const kin_kv_options *options,
@@ -176,6 +186,11 @@ int kin_kv_load(kin_kv *kv, int32_t seq, int first, int n, bool has_states, kin_
 uint64_t kin_kv_checkpoint_bytes(const kin_hparams *hp, const kin_kv_options *options);
 int kin_kv_checkpoint_gap(const kin_hparams *hp, const kin_kv_options *options);
 
+// Returns the cells of a layer that is here and has values beside its keys. Tokens of a layer with window cells are in those of
+// kin_kv_window_cell.
+kin_kv_cells kin_kv_cells_of(const kin_kv *kv, int il);
+bool kin_kv_has_window_cells(const kin_kv *kv, int il);
+
 int kin_kv_n_layers(const kin_kv *kv); // of the model
 bool kin_kv_has_layer(const kin_kv *kv, int il);
 bool kin_kv_is_on_gpu(const kin_kv *kv, int il); // for a layer of this cache
@@ -187,7 +202,7 @@ int kin_kv_block(const kin_kv *kv, int32_t seq, int i); // the physical number o
 void kin_kv_on_copy(kin_kv *kv, void (*copied)(void *user, int from, int to), void *user);
 
 // [n_embd_k, n_cells] and [n_embd_v, n_cells] (of windowed layers their own cells), NULL for layers that are not here or read
-// those of another layer, and V where values are in the keys; on the CPU with kin's kernels a block's bytes are laid out as
-// kin_kv_layout says.
+// those of another layer here (kin_kv_home), and V where values are in the keys; on the CPU with kin's kernels a block's bytes
+// are laid out as kin_kv_layout says.
 struct ggml_tensor *kin_kv_k(const kin_kv *kv, int il);
 struct ggml_tensor *kin_kv_v(const kin_kv *kv, int il);

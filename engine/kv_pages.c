@@ -89,14 +89,14 @@ static bool next_part(const kin_kv *kv, const kin_page_request *r, part *at) {
     if (is_new) at->il = 0;
     for (; at->il < kin_kv_n_layers(kv); at->il++, at->i = 0) {
         if (!kin_kv_has_parts(kv, at->il) || at->i >= kin_kv_n_parts(kv, at->il, n_blocks)) continue;
-        at->key = kin_page_key_of_part(&r->keys[r->n - 1], at->il, at->i);
+        at->key = kin_page_key_of_part(&r->keys[r->n - 1], kin_kv_source(kv, at->il), at->i);
         return true;
     }
     return false;
 }
 
 static kin_page_key key_of(const kin_kv *kv, const kin_page_request *r, int i, int il) {
-    return kin_page_key_of_layer(&r->keys[i], il, kin_kv_is_on_gpu(kv, il));
+    return kin_page_key_of_layer(&r->keys[i], kin_kv_source(kv, il), kin_kv_is_on_gpu(kv, il));
 }
 
 static int timeout_left_ms(const kin_kv_pages *p) {

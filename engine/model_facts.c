@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "model/blocks.h"
+#include "model/border.h"
 #include "model/kernel_ops.h"
 
 enum { MAX_NODES = 256 }; // of one layer's graph
@@ -181,6 +182,16 @@ static double read_of(const kin_layer *layer, enum ggml_type type) {
     return (double)ggml_row_size(type, kin_layer_n_embd_k(layer) + kin_layer_n_embd_v(layer));
 }
 
+// Returns the bytes of the copies that a device keeps of keys and values of a layer before its own (kin_kv_home), in one round.
+static double copies_bytes(const kin_model *m, const kin_shard_options *o) {
+    double bytes = 0;
+    bool is_source[KIN_FACTS_MAX_LAYERS] = {false};
+    for (int il = 0; il < m->hp.n_layer; il++)
+        is_source[il - kin_layer_of(&m->hp, il).kv_back] |= kin_layer_of(&m->hp, il).kv_back > 0;
+    for (int il = 0; il < m->hp.n_layer; il++) bytes += is_source[il] ? (double)kin_shard_kv_bytes(m, o, il, il + 1, false) : 0;
+    return bytes;
+}
+
 // Sets what layers hold of the context, and what they read of each token. A layer that reads the keys and values of another one
 // holds none.
 static void set_kv(kin_model_facts *f, const kin_model *m, const kin_shard_options *o) {
@@ -188,7 +199,7 @@ static void set_kv(kin_model_facts *f, const kin_model *m, const kin_shard_optio
     for (int il = 0; il < m->hp.n_layer; il++) {
         const kin_layer layer = kin_layer_of(&m->hp, il);
         read += read_of(&layer, o->kv_type);
-        held[il] = (double)kin_shard_kv_bytes(m, o, il, il + 1, false);
+        held[il] = layer.kv_back > 0 ? 0 : (double)kin_shard_kv_bytes(m, o, il, il + 1, false);
         f->gpu_kv_bytes = larger(f->gpu_kv_bytes, (double)kin_shard_kv_bytes(m, o, il, il + 1, true) / o->n_ctx);
     }
     f->kv_bytes = read / m->hp.n_layer;
@@ -203,7 +214,7 @@ int kin_model_facts_of(kin_model_facts *f, const kin_model *m, const kin_shard_o
     if (hp->n_layer > KIN_FACTS_MAX_LAYERS)
         return kin_err_set(err, "%d layers; at most %d are supported", hp->n_layer, KIN_FACTS_MAX_LAYERS);
     *f = (kin_model_facts){.n_layer = hp->n_layer, .n_vocab = hp->n_vocab};
-    f->hidden_bytes = (double)sizeof(float) * kin_hparams_stream_width(hp);
+    f->hidden_bytes = (double)sizeof(float) * kin_border_mean(hp);
     for (int il = 0; il < hp->n_layer; il++) add_layer(f, m, il);
     if (hp->n_expert) f->expert_share = (double)hp->n_expert_used / hp->n_expert;
     set_shares(f, m);
@@ -214,7 +225,7 @@ int kin_model_facts_of(kin_model_facts *f, const kin_model *m, const kin_shard_o
     kin_share_pieces pieces = kin_share_pieces_of(m, (int)o->kv_type);
     f->share_heads = pieces.n_heads;
     f->share_ff = pieces.n_ff;
-    f->cpu_buffer_bytes = (double)(kin_shard_buffer_bytes(m, o, false) + kin_shard_overhead_bytes());
+    f->cpu_buffer_bytes = (double)(kin_shard_buffer_bytes(m, o, false) + kin_shard_overhead_bytes()) + copies_bytes(m, o);
     f->gpu_buffer_bytes = (double)kin_shard_buffer_bytes(m, o, true);
     f->output_ops = 2 + (f->output_blocks > 1 ? 2 : 1) * f->output_blocks; // norm, its weight; per tile a product and a copy
     // A model that ggml cannot compute is never on a GPU, and its nodes are those of kin's kernels everywhere.

@@ -5,7 +5,7 @@
 
 #include "model/row.h"
 
-enum { N_PLACES = 4096 };
+enum { N_PLACES = KIN_ROW_CACHE_PLACES };
 
 struct kin_row_cache {
     const kin_gguf *gguf;
@@ -15,10 +15,6 @@ struct kin_row_cache {
     float *rows;       // [N_PLACES, width]
     uint64_t n_read;
 };
-
-uint64_t kin_row_cache_bytes(int width) {
-    return N_PLACES * ((uint64_t)width * sizeof(float) + sizeof(uint64_t));
-}
 
 int kin_row_cache_open(kin_row_cache **out, const kin_gguf *gguf, const kin_gguf_tensor *table, kin_err *err) {
     kin_row_cache *c = *out = calloc(1, sizeof *c);

@@ -13,14 +13,13 @@
 #include "engine/border_log.h"
 #include "engine/governor.h"
 #include "engine/output_layer.h"
-#include "engine/row_cache.h"
 #include "engine/shard_graphs.h"
 #include "engine/shard_memory.h"
+#include "engine/side_rows.h"
 #include "engine/stage.h"
 #include "kernels/kernels.h"
 #include "model/blocks.h"
 #include "model/kernel_ops.h"
-#include "model/ngram.h"
 #include "sys/team/team.h"
 #include "sys/tls.h"
 
@@ -43,7 +42,7 @@ typedef struct step {
     int32_t *plain_cells;  // cells, in 32 bits
     int32_t *window_cells; // those of windowed layers
     int64_t *cells;
-    float *inputs;   // [n_batch, n_inputs]; NULL: the layers have none
+    float *inputs;   // [n_batch, n_inputs] that came with the batch; NULL: they cross the borders, or the layers have none
     int32_t *tokens; // [n_batch]; NULL: no layer needs their numbers
     kin_kv_copies copies;
     int n_kv;
@@ -76,14 +75,12 @@ struct kin_shard {
     step *steps; // [n_steps + 1], the last one for layers that are recomputed
     // Inputs of one run, sized for n_batch.
     kin_attention_rows rows;
-    int32_t *chosen;           // [n_batch, n_expert_used]
-    float *half;               // [n_batch, n_ff] between the halves of a feed-forward block; NULL with experts
-    float *before;             // [n_batch, stream width] a layer's input, if both of its blocks read it; else NULL
-    int32_t *out_tokens;       // [n_batch]: the tokens of the rows whose output is needed
-    kin_row_cache *ngram_rows; // of the layer with an embedding of the last tokens; NULL: it is not here
-    uint64_t *ngram_numbers;   // [n_batch, rows of a token] the rows' numbers of a step
-    float *ngrams;             // [n_batch, ngram embedding] its embeddings
-    float *out_inputs;         // [n_batch, n_inputs]: a step's inputs of the rows whose output is needed
+    int32_t *chosen;     // [n_batch, n_expert_used]
+    float *half;         // [n_batch, n_ff] between the halves of a feed-forward block; NULL with experts
+    kin_side_rows side;  // what crosses the windows' borders beside the residual
+    float *before;       // [n_batch, stream width] a layer's input, if both of its blocks read it; else NULL
+    int32_t *out_tokens; // [n_batch]: the tokens of the rows whose output is needed
+    float *out_inputs;   // [n_batch, n_inputs]: a step's inputs of the rows whose output is needed
 };
 
 static int min_int(int a, int b) {
@@ -152,7 +149,7 @@ static void fill_layers(kin_shard *s) {
         for (int il = s->o.windows.at[i].layer_begin; il < s->o.windows.at[i].layer_end; il++) {
             memcpy(s->layers[il].w, kin_weights_layer(s->weights, il), sizeof s->layers[il].w);
             if (s->o.share.rank > 0) s->layers[il].w[KIN_W_ATTN_OUT_BIAS] = NULL; // only rank 0 adds it to the sum
-            const int of = il - kin_layer_of(&s->hp, il).kv_back;
+            const int of = kin_kv_home(&s->hp, &s->o.windows.at[i], il);
             s->layers[il].k = kin_kv_k(s->kv, of);
             s->layers[il].v = kin_kv_v(s->kv, of);
             s->layers[il].states = kin_kv_layer_states(s->kv, il);
@@ -208,19 +205,9 @@ static bool needs_tokens(const kin_shard *s) {
     return needs;
 }
 
-static int open_ngrams(kin_shard *s, kin_err *err) {
-    const kin_ngram *n = &s->hp.ngram;
-    const size_t n_rows = (size_t)s->o.n_batch * (size_t)kin_ngram_n_rows(n);
-    if (!kin_shard_reads_ngrams(s->model, &s->o)) return 0;
-    s->ngram_numbers = malloc(n_rows * sizeof *s->ngram_numbers);
-    s->ngrams = malloc(n_rows * (size_t)n->dim * sizeof *s->ngrams);
-    if (!s->ngram_numbers || !s->ngrams) return kin_err_set(err, "out of memory");
-    return kin_row_cache_open(&s->ngram_rows, s->model->gguf, s->model->ngram_embd, err);
-}
-
 static int open_steps(kin_shard *s, kin_err *err) {
     size_t n_batch = (size_t)s->o.n_batch;
-    if (open_ngrams(s, err) != 0) return KIN_FAIL;
+    if (kin_side_rows_open(&s->side, &s->hp, s->o.n_batch, err) != 0) return KIN_FAIL;
     s->out_inputs = s->hp.n_input ? malloc(n_batch * n_inputs(&s->hp) * sizeof *s->out_inputs) : NULL;
     if (s->hp.n_input && !s->out_inputs) return kin_err_set(err, "out of memory");
     const bool has_states = kin_hparams_has_states(&s->hp), has_tokens = needs_tokens(s);
@@ -236,7 +223,6 @@ static int open_steps(kin_shard *s, kin_err *err) {
         st->n_seen = malloc(n_batch * sizeof *st->n_seen);
         st->plain_cells = malloc(n_batch * sizeof *st->plain_cells);
         st->window_cells = malloc(n_batch * sizeof *st->window_cells);
-        st->inputs = s->hp.n_input ? malloc(n_batch * n_inputs(&s->hp) * sizeof *st->inputs) : NULL;
         st->tokens = has_tokens ? malloc(n_batch * sizeof *st->tokens) : NULL;
         if (has_states) {
             st->runs = malloc(n_batch * sizeof *st->runs);
@@ -244,7 +230,7 @@ static int open_steps(kin_shard *s, kin_err *err) {
             if (!st->runs || !st->run_rows) return kin_err_set(err, "out of memory");
         }
         if (!st->cells || !st->pos || !st->seq || !st->out || !st->n_seen || !st->plain_cells || !st->window_cells ||
-            (s->hp.n_input && !st->inputs) || (has_tokens && !st->tokens))
+            (has_tokens && !st->tokens))
             return kin_err_set(err, "out of memory");
     }
     return s->steps ? 0 : kin_err_set(err, "out of memory");
@@ -294,25 +280,6 @@ static int open_governor(kin_shard *s, kin_err *err) {
     return kin_governor_start(&s->governor, &o, err);
 }
 
-// A layer that reads the keys and values of another one must be on the same device, in the same shard.
-static int check_shared_keys(const kin_shard *s, kin_err *err) {
-    for (int i = 0; i < s->o.windows.n; i++) {
-        const kin_window *w = &s->o.windows.at[i];
-        const int gpu_begin = kin_window_gpu_begin(w);
-        for (int il = w->layer_begin; il < w->layer_end; il++) {
-            const int of = il - kin_layer_of(&s->hp, il).kv_back;
-            if (of < w->layer_begin)
-                return kin_err_set(err, "layer %d reads keys and values of layer %d: both must be on one device", il, of);
-            if ((of >= gpu_begin) != (il >= gpu_begin))
-                return kin_err_set(err,
-                                   "layer %d reads keys and values of layer %d: both or neither must be on the GPU; use another "
-                                   "number of --gpu-layers",
-                                   il, of);
-        }
-    }
-    return 0;
-}
-
 static int open_shard(kin_shard *s, kin_err *err) {
     const kin_shard_options *o = &s->o;
     int n_gpu_layers = kin_windows_n_gpu_layers(&o->windows);
@@ -321,7 +288,7 @@ static int open_shard(kin_shard *s, kin_err *err) {
     if (n_gpu_layers > 0 && !kin_share_is_whole(&o->share))
         return kin_err_set(err, "devices of a group share layers on the CPU only, not on a GPU");
     if (kin_share_check(&o->share, s->model, (int)o->kv_type, err) != 0) return KIN_FAIL;
-    if (check_shared_keys(s, err) != 0 || kin_kv_check_type(&s->hp, o->kv_type, err) != 0) return KIN_FAIL;
+    if (kin_kv_check_type(&s->hp, o->kv_type, err) != 0) return KIN_FAIL;
     const char *lacks = s->devices.cpu.kernels && n_gpu_layers == 0 ? NULL : kin_blocks_without_ggml(&s->hp);
     if (lacks)
         return kin_err_set(err, "this model needs kin's CPU kernels for %s, but %s", lacks,
@@ -421,9 +388,7 @@ void kin_shard_close(kin_shard *s) {
     free(s->half);
     free(s->before);
     free(s->out_inputs);
-    free(s->ngram_numbers);
-    free(s->ngrams);
-    kin_row_cache_close(s->ngram_rows);
+    kin_side_rows_close(&s->side);
     free(s->out_tokens);
     free(s);
 }
@@ -434,6 +399,11 @@ bool kin_shard_is_exact(const kin_shard *s) {
 
 int kin_shard_n_windows(const kin_shard *s) {
     return s->o.windows.n;
+}
+
+int kin_shard_row_width(const kin_shard *s, int i_window, bool is_after) {
+    const kin_window *w = &s->o.windows.at[i_window];
+    return kin_border_before(&s->hp, is_after ? w->layer_end : w->layer_begin).width;
 }
 
 // ---- steps
@@ -478,6 +448,18 @@ static int check_tokens(const kin_shard *s, const kin_batch *batch, kin_err *err
     return 0;
 }
 
+// Most steps have none: the inputs of a ring's layers cross its borders.
+static int make_room_for_inputs(const kin_shard *s, step *st, const kin_batch *batch, kin_err *err) {
+    if (batch->inputs && !st->inputs) {
+        st->inputs = malloc((size_t)s->o.n_batch * n_inputs(&s->hp) * sizeof *st->inputs);
+        if (!st->inputs) return kin_err_set(err, "out of memory");
+    }
+    if (batch->inputs) return 0;
+    free(st->inputs);
+    st->inputs = NULL;
+    return 0;
+}
+
 int kin_shard_begin(kin_shard *s, const kin_batch *batch, kin_err *err) {
     kin_assert(batch->n_tokens > 0 && batch->n_tokens <= s->o.n_batch);
     kin_assert(!batch->out || (batch->n_out > 0 && batch->n_out <= batch->n_tokens));
@@ -485,6 +467,7 @@ int kin_shard_begin(kin_shard *s, const kin_batch *batch, kin_err *err) {
     step *st = free_step(s, &number);
     if (!st) return kin_err_set(err, "%d steps are in flight already", s->o.n_steps);
     if (st->tokens && check_tokens(s, batch, err) != 0) return KIN_FAIL;
+    if (make_room_for_inputs(s, st, batch, err) != 0) return KIN_FAIL;
     if (settle(s, err) != 0 || kin_kv_place(s->kv, batch, st->cells, &st->copies, err) != 0) return KIN_FAIL;
     if (st->copies.n > 0 && has_ggml_attention(s)) {
         kin_kv_undo(s->kv, batch);
@@ -497,7 +480,6 @@ int kin_shard_begin(kin_shard *s, const kin_batch *batch, kin_err *err) {
     else
         memset(st->seq, 0, n * sizeof *st->seq);
     if (batch->out) memcpy(st->out, batch->out, (size_t)batch->n_out * sizeof *st->out);
-    kin_assert(!batch->inputs == !st->inputs);
     if (st->inputs) memcpy(st->inputs, batch->inputs, n * n_inputs(&s->hp) * sizeof *st->inputs);
     if (st->tokens) memcpy(st->tokens, batch->tokens, n * sizeof *st->tokens);
     st->batch = *batch;
@@ -701,30 +683,52 @@ static void fill_rows(kin_shard *s, const step *st, bool plain, bool masks, kin_
     kin_attention_rows_fill(&s->rows, s->kv, &st->batch, st->n_kv, plain, masks, in);
 }
 
-// Returns the number of token `i` of a run, which may be before its first one; -1: there is no such token.
-static int32_t token_of(const kin_shard *s, const step *st, const kin_run *run, int i) {
-    if (i >= 0) return st->tokens[run->rows[i]];
-    const kin_hparams *hp = &s->hp;
-    const int n_before = kin_ngram_n_before(hp), row = run->n_logged + n_before + i;
-    if (run->is_new && row < n_before) return -1;
-    const float *state = s->layers[hp->ngram.layer].states + (size_t)run->state * kin_state_floats(hp, hp->ngram.layer);
-    const float *rows = state + kin_delta_state_floats(&hp->delta);
-    return (int32_t)rows[(size_t)row * kin_ngram_row_floats(hp) + (size_t)hp->n_embd + KIN_NGRAM_TOKEN] - 1;
+// ---- keys and values that layers read of a layer before their window
+
+static int64_t cell_of(const kin_shard *s, const step *st, int il, int token) {
+    return kin_kv_has_window_cells(s->kv, il) ? st->window_cells[token] : st->cells[token];
 }
 
-// Reads the embeddings of a step's last tokens, before its layer changes the states in which the tokens before them are.
-static int read_ngrams(kin_shard *s, const step *st, kin_err *err) {
-    const kin_ngram *n = &s->hp.ngram;
-    const size_t n_rows = (size_t)kin_ngram_n_rows(n);
-    for (int r = 0; r < st->n_runs; r++) {
-        const kin_run *run = &st->runs[r];
-        for (int i = 0; i < run->n; i++) {
-            int32_t ids[KIN_NGRAM_TOKENS];
-            for (int k = 0; k < n->size; k++) ids[k] = token_of(s, st, run, i - k);
-            kin_ngram_rows(n, ids, s->ngram_numbers + (size_t)run->rows[i] * n_rows);
-        }
+// Writes a source's keys and values into the layer that has the copy, of all tokens and their extra cells.
+static void write_keys(kin_shard *s, const step *st, int il, int source) {
+    const kin_kv_cells cells = kin_kv_cells_of(s->kv, il);
+    const bool has_window = kin_kv_has_window_cells(s->kv, il);
+    for (int i = 0; i < st->batch.n_tokens; i++)
+        kin_kv_cells_set(&cells, cell_of(s, st, il, i), kin_side_rows_keys(&s->side, source, i));
+    for (int i = 0; i < st->copies.n; i++) {
+        const kin_row_cell *copy = &st->copies.at[i];
+        kin_kv_cells_set(&cells, has_window ? copy->window_cell : copy->cell, kin_side_rows_keys(&s->side, source, copy->row));
     }
-    return kin_row_cache_read(s->ngram_rows, s->ngram_numbers, (size_t)st->batch.n_tokens * n_rows, s->ngrams, err);
+}
+
+static void read_keys(kin_shard *s, const step *st, int source) {
+    const kin_kv_cells cells = kin_kv_cells_of(s->kv, source);
+    for (int i = 0; i < st->batch.n_tokens; i++)
+        kin_kv_cells_get(&cells, cell_of(s, st, source, i), kin_side_rows_keys(&s->side, source, i));
+}
+
+// Returns the layer that an own copy of layer `il`, which is here, is of; KIN_FAIL: its cells are no copy.
+static int source_of_copy(const kin_shard *s, int il) {
+    const int source = kin_kv_source(s->kv, il);
+    return source < il && kin_kv_has_layer(s->kv, il) ? source : KIN_FAIL;
+}
+
+// Writes the copies of a window, which the border before it has brought.
+static void write_copies(kin_shard *s, const step *st, const kin_window *w) {
+    for (int il = w->layer_begin; il < w->layer_end; il++) {
+        const int source = source_of_copy(s, il);
+        if (source >= 0 && source < w->layer_begin) write_keys(s, st, il, source);
+    }
+}
+
+// Copies keys and values of layers that were computed on the CPU for layers on the GPU.
+static void copy_keys(kin_shard *s, const step *st, kin_layer_range on_cpu, kin_layer_range on_gpu) {
+    for (int il = on_gpu.begin; il < on_gpu.end; il++) {
+        const int source = source_of_copy(s, il);
+        if (source < on_cpu.begin) continue;
+        read_keys(s, st, source);
+        write_keys(s, st, il, source);
+    }
 }
 
 static int run_on_devices(kin_shard *s, const step *st, int i_window, kin_layer_range of, int n_out, const float *x, float *y,
@@ -732,12 +736,9 @@ static int run_on_devices(kin_shard *s, const step *st, int i_window, kin_layer_
     const kin_batch *batch = &st->batch;
     const kin_window *window = &s->o.windows.at[i_window];
     kin_stage_inputs in = {.x = x, .pos = st->pos, .cells = st->cells};
-    in.inputs = st->inputs;
+    in.inputs = st->inputs ? st->inputs : s->side.inputs;
     in.tokens = st->tokens;
-    if (s->ngram_rows && of.begin <= s->hp.ngram.layer && s->hp.ngram.layer < of.end) {
-        if (read_ngrams(s, st, err) != 0) return KIN_FAIL;
-        in.ngrams = s->ngrams;
-    }
+    in.ngrams = s->side.ngrams;
     kin_layer_range on_cpu = kin_layers_on(window, of, false), on_gpu = kin_layers_on(window, of, true);
     bool cpu = on_cpu.begin < on_cpu.end, gpu = on_gpu.begin < on_gpu.end;
     bool plain = cpu && s->devices.cpu.kernels;
@@ -753,6 +754,7 @@ static int run_on_devices(kin_shard *s, const step *st, int i_window, kin_layer_
     if (cpu && run_cpu(s, on_cpu, cpu_shape, s->output && !batch->no_output, &in, y, err) != 0) return KIN_FAIL;
     if (!gpu) return 0;
     if (kin_weights_await_gpu(s->weights, on_gpu.begin, on_gpu.end, err) != 0) return KIN_FAIL;
+    if (cpu) copy_keys(s, st, on_cpu, on_gpu);
     if (cpu) in.x = y;
     shape.n_out = n_out;
     return kin_stage_run(s->gpu.stage, shape, &in, y, err);
@@ -783,6 +785,22 @@ static void pass_border(kin_shard *s, const step *st, int il, const float *y) {
     }
 }
 
+// Runs a window between borders that more crosses than the residual: x // f32 [n_tokens, width of the first border] -> y // f32
+// [n_out, width of the other one]. They may be the same memory.
+static int run_between_borders(kin_shard *s, const step *st, int i_window, int n_out, const float *x, float *y, kin_err *err) {
+    const kin_window *w = &s->o.windows.at[i_window];
+    const kin_border after = kin_border_before(&s->hp, w->layer_end);
+    const bool is_last = w->layer_end == s->hp.n_layer;
+    kin_side_rows_take(&s->side, &s->hp, w->layer_begin, st->batch.n_tokens, x);
+    write_copies(s, st, w);
+    float *result = is_last ? y : s->side.x;
+    if (run_layers(s, st, i_window, kin_layers_of_window(w), n_out, s->side.x, result, err) != 0) return KIN_FAIL;
+    for (int i = 0; i < after.n_sources; i++)
+        if (after.sources[i] >= w->layer_begin) read_keys(s, st, after.sources[i]);
+    if (!is_last) kin_side_rows_give(&s->side, &s->hp, w->layer_end, n_out, y);
+    return 0;
+}
+
 int kin_shard_run(kin_shard *s, int number, int i_window, const float *x, float *y, kin_err *err) {
     const step *st = &s->steps[number];
     const kin_window *window = &s->o.windows.at[i_window];
@@ -791,6 +809,7 @@ int kin_shard_run(kin_shard *s, int number, int i_window, const float *x, float 
     int n_out = is_last ? kin_batch_n_out(&st->batch) : st->batch.n_tokens;
     copy_later(s, st, i_window);
     s->steps[number].n_run = i_window + 1;
+    if (s->side.x && !st->inputs) return run_between_borders(s, st, i_window, n_out, x, y, err);
     if (run_layers(s, st, i_window, kin_layers_of_window(window), n_out, x, y, err) != 0) return KIN_FAIL;
     if (is_last) return 0;
     open_pages(s);
@@ -876,7 +895,7 @@ kin_shard_stats kin_shard_get_stats(const kin_shard *s) {
 // Memory for messages: an incoming step in its link's reader and as a message, an outgoing one, and its encrypted form; plus what
 // sums take.
 static uint64_t message_bytes(const kin_shard *s) {
-    size_t n_values = (size_t)s->o.n_batch * (size_t)kin_hparams_stream_width(&s->hp), step = n_values * sizeof(float);
+    size_t n_values = (size_t)s->o.n_batch * (size_t)kin_border_most(&s->hp), step = n_values * sizeof(float);
     if (kin_shard_is_whole(s->model, &s->o)) return 0;
     return 3 * step + kin_tls_output_bytes(step) + (s->o.sum.bytes ? s->o.sum.bytes(s->o.share.n_ranks, n_values) : 0);
 }

@@ -41,6 +41,9 @@ bool kin_shard_is_exact(const kin_shard *shard);
 
 int kin_shard_n_windows(const kin_shard *shard);
 
+// Returns the numbers of a row before a window, or after it (model/border.h).
+int kin_shard_row_width(const kin_shard *shard, int i_window, bool is_after);
+
 // Begins a step: applies the batch's changes to the KV cache and assigns cells to its tokens. The batch is copied. Returns the
 // step's number, or KIN_FAIL if the context is full or all n_steps are in use.
 int kin_shard_begin(kin_shard *shard, const kin_batch *batch, kin_err *err);
@@ -54,9 +57,10 @@ int kin_shard_pages(kin_shard *shard, const kin_batch *batch, kin_err *err);
 int kin_shard_recompute(kin_shard *shard, const kin_page_request *request, kin_err *err);
 void kin_shard_put_border(kin_shard *shard, int il, const kin_page_request *request, const float *x);
 
-// Runs one window. x // f32 [n_tokens, stream width] before its layers -> y // f32 [n, stream width] after them, where n is
-// kin_batch_n_out(batch) if the window ends with the model's last layer, else n_tokens. x and y may be the same memory. This and
-// the functions below fail if the model's files have changed since they were opened (kin_gguf_check_files).
+// Runs one window. x // f32 [n_tokens, row width before it] -> y // f32 [n, row width after it], where n is
+// kin_batch_n_out(batch) if the window ends with the model's last layer, else n_tokens. If the layers' inputs came with the
+// batch, rows are as wide as the residual. x and y may be the same memory. This and the functions below fail if the model's files
+// have changed since they were opened (kin_gguf_check_files).
 int kin_shard_run(kin_shard *shard, int step, int i_window, const float *x, float *y, kin_err *err);
 
 // Ends a step. keep: its tokens stay in the KV cache; false: they are removed, with those placed after them in their sequences.

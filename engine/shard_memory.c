@@ -4,6 +4,8 @@
 
 #include "engine/border_log.h"
 #include "engine/row_cache.h"
+#include "engine/side_rows.h"
+#include "model/border.h"
 
 // The program itself, its libraries and small allocations. bench/pressure.sh: an unlimited run has 12.7 MiB that the OS cannot
 // reclaim, including some KV cache (Linux, no GPU).
@@ -24,8 +26,10 @@ static uint64_t compute_estimate(const kin_model *model, const kin_shard_options
     if (hp->latent.n_latent > 0)
         latents = 3 * (uint64_t)hp->latent.n_latent + 2 * (uint64_t)(hp->latent.k_dim + hp->latent.n_rot);
     per_token += 4 * (uint64_t)hp->n_head * latents;
-    per_token += 4 * 4 * (uint64_t)hp->n_input * (uint64_t)hp->n_layer;            // of the head, of two steps, and in the graph
-    per_token += 4 * 2 * (uint64_t)(kin_ngram_n_rows(&hp->ngram) * hp->ngram.dim); // the embeddings, and in the graph
+    per_token += 4 * (uint64_t)hp->n_input * (uint64_t)hp->n_layer; // this and the embedding of the last tokens: in the graph
+    per_token +=
+        2 * kin_side_rows_bytes(hp, 1) + 4 * (uint64_t)(kin_border_most(hp) - kin_hparams_stream_width(hp)); // and the head's
+    per_token += 4 * (uint64_t)kin_ngram_width(&hp->ngram);
     if (has_masks) per_token += (hp->window > 0 ? 8 : 4) * (uint64_t)o->n_ctx;
     if (!o->flash) per_token += 8 * (uint64_t)hp->n_head * (uint64_t)o->n_ctx; // scores, before and after the softmax
     return per_token * (uint64_t)o->n_batch;
@@ -58,14 +62,6 @@ uint64_t kin_shard_cpu_kv_bytes(const kin_model *model, const kin_shard_options 
     return kin_kv_bytes(&hp, &kv);
 }
 
-bool kin_shard_reads_ngrams(const kin_model *model, const kin_shard_options *o) {
-    const kin_ngram *n = &model->hp.ngram;
-    bool reads = false;
-    for (int i = 0; i < o->windows.n && n->size > 0; i++)
-        reads = reads || (o->windows.at[i].layer_begin <= n->layer && n->layer < o->windows.at[i].layer_end);
-    return reads;
-}
-
 uint64_t kin_shard_border_bytes(const kin_model *model, const kin_shard_options *o) {
     int n_batch = o->n_batch < o->n_ctx ? o->n_batch : o->n_ctx;
     return o->kv_disk.dir && kin_shard_has_borders(model, o)
@@ -77,7 +73,7 @@ uint64_t kin_shard_fixed_bytes(const kin_model *model, const kin_shard_options *
     uint64_t borders = kin_shard_is_whole(model, o) ? 0 : kin_shard_border_bytes(model, o);
     uint64_t inputs = o->output && model->input_proj ? model->input_proj->n_bytes : 0; // the head reads it for each step
     if (o->output) inputs += kin_model_stream_end_bytes(model);
-    if (kin_shard_reads_ngrams(model, o)) inputs += kin_row_cache_bytes(model->hp.ngram.dim);
+    if (o->output && model->hp.ngram.size > 0) inputs += kin_row_cache_bytes(model->hp.ngram.dim);
     return kin_shard_cpu_kv_bytes(model, o) + kin_shard_buffer_bytes(model, o, false) + OVERHEAD_BYTES + borders + inputs;
 }
 

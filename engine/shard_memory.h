@@ -16,9 +16,6 @@ uint64_t kin_shard_kv_bytes(const kin_model *model, const kin_shard_options *opt
 // Returns the KV cache of the options' layers that are on the CPU.
 uint64_t kin_shard_cpu_kv_bytes(const kin_model *model, const kin_shard_options *options);
 
-// True if the layer with an embedding of the last tokens is here, so that its rows are read from the file.
-bool kin_shard_reads_ngrams(const kin_model *model, const kin_shard_options *o);
-
 // Returns the hidden states that a ring member holds until they are on its disk (engine/border_log.h).
 uint64_t kin_shard_border_bytes(const kin_model *model, const kin_shard_options *options);
 

@@ -1,5 +1,6 @@
 #include "engine/shard_options.h"
 
+#include "model/border.h"
 #include "model/kernel_ops.h"
 
 kin_shard_options kin_shard_options_defaults(const kin_model *model) {
@@ -30,9 +31,10 @@ bool kin_shard_is_whole(const kin_model *model, const kin_shard_options *o) {
     return o->output && kin_share_is_whole(&o->share) && kin_windows_n_layers(&o->windows) == model->hp.n_layer;
 }
 
-// Members of a group share each layer, layers without pages would need the states before, and hidden states do not tell tokens.
+// Members of a group share each layer, layers without pages would need the states before, and the residual tells neither tokens
+// nor what else crosses a border.
 bool kin_shard_has_borders(const kin_model *model, const kin_shard_options *o) {
     const kin_kv_options kv = kin_shard_kv_options(model, o);
     return kin_share_is_whole(&o->share) && !kin_hparams_has_states(&model->hp) && kin_hparams_token_layers(&model->hp) == 0 &&
-           kv.window.n_blocks == 0;
+           kin_border_is_plain(&model->hp) && kv.window.n_blocks == 0;
 }

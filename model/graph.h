@@ -67,7 +67,7 @@ typedef struct kin_graph_rows {
 //     [head_dim / 16][key_dim][16]              its matrix before the log (kin_delta_rule.m)
 //     [KIN_STATE_LOG][key_dim + head_dim + 16]          the log: key, value, decay and beta of each token; with decays_rows there
 //                                                       are key_dim more behind these, its decays
-enum { KIN_STATE_FORMAT = 1 }; // version of this layout: states of another version are not read from disks
+enum { KIN_STATE_FORMAT = 2 }; // version of this layout: states of another version are not read from disks
 static inline size_t kin_delta_log_row(const kin_delta_net *d) {
     return (size_t)d->key_dim + (size_t)d->head_dim + 16 + (d->decays_rows ? (size_t)d->key_dim : 0);
 }
@@ -88,8 +88,8 @@ static inline size_t kin_conv_state_floats(const kin_hparams *hp) {
 
 // Behind the state of the layer with an embedding of the last tokens: f32 [KIN_STATE_LOG + n_before][n_embd + KIN_NGRAM_EXTRA],
 // of the tokens that the convolution reaches, and of the log: the value that is added, then by stream the gate, and what makes
-// the convolution's input of the value, and the token's number plus 1; 0: there is no such token.
-enum { KIN_NGRAM_EXTRA = 32, KIN_NGRAM_GATES = 0, KIN_NGRAM_FACTORS = 8, KIN_NGRAM_TOKEN = 16 };
+// the convolution's input of the value.
+enum { KIN_NGRAM_EXTRA = 16, KIN_NGRAM_GATES = 0, KIN_NGRAM_FACTORS = 8 };
 static inline size_t kin_ngram_row_floats(const kin_hparams *hp) {
     return (size_t)hp->n_embd + KIN_NGRAM_EXTRA;
 }

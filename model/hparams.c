@@ -156,14 +156,8 @@ bool kin_hparams_has_states(const kin_hparams *hp) {
 int kin_hparams_token_layers(const kin_hparams *hp) {
     int n = 0;
     for (int il = 0; il < hp->n_layer; il++)
-        if (kin_layer_of(hp, il).routes_by_token || kin_layer_of(hp, il).has_ngrams) n = il + 1;
+        if (kin_layer_of(hp, il).routes_by_token) n = il + 1;
     return n;
-}
-
-bool kin_hparams_can_divide(const kin_hparams *hp) {
-    for (int il = 0; il < hp->n_layer; il++)
-        if (kin_layer_of(hp, il).kv_back > 0) return false;
-    return hp->n_input == 0 && hp->ngram.size == 0;
 }
 
 bool kin_hparams_is_uniform(const kin_hparams *hp) {

@@ -98,6 +98,9 @@ typedef struct kin_ngram {
 static inline int kin_ngram_n_rows(const kin_ngram *n) { // of a token
     return n->size > 0 ? (n->size - 1) * n->n_heads : 0;
 }
+static inline int kin_ngram_width(const kin_ngram *n) { // of an embedding
+    return kin_ngram_n_rows(n) * n->dim;
+}
 
 // How one layer computes. It has norms, biases, sinks and shared experts if it has their weights.
 typedef struct kin_layer {
@@ -205,8 +208,8 @@ static inline int kin_layer_n_compressed(const kin_layer *layer) {
     return (layer->ratio == 0 ? 1 : 2) * layer->head_dim + kin_layer_n_raw(layer);
 }
 
-// Returns the number of the first layers of which some need the tokens' numbers, because these choose their experts or make an
-// embedding; so numbers travel with the steps up to there. 0: none needs them.
+// Returns the number of the first layers of which some need the tokens' numbers, because these choose their experts; so numbers
+// travel with the steps up to there. 0: none needs them.
 int kin_hparams_token_layers(const kin_hparams *hp);
 
 // The widths of queries, of keys and values in the cache, and of attention's result, of a layer from kin_layer_of.
@@ -254,10 +257,6 @@ static inline int kin_delta_n_values(const kin_delta_net *d) {
 static inline int kin_delta_n_channels(const kin_delta_net *d) {
     return 2 * d->n_key_heads * d->key_dim + kin_delta_n_values(d);
 }
-
-// True if devices can be given some of the layers: not if a layer reads another one's keys and values, inputs of its
-// own, or rows of the file.
-bool kin_hparams_can_divide(const kin_hparams *hp);
 
 // True if all layers have the same numbers of heads and the same widths, and values are as wide as keys.
 bool kin_hparams_is_uniform(const kin_hparams *hp);

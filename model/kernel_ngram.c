@@ -45,11 +45,11 @@ static float compare(const struct kin_op *op, int n, const float *key, const flo
     return (float)(sum * scale);
 }
 
-// Sources: the keys and the value, x, the tokens' numbers, the norms of keys and streams. Makes a row of the state.
+// Sources: the keys and the value, x, the norms of keys and streams. Makes a row of the state.
 static void gate_streams(struct ggml_tensor *y, const struct kin_op *op, int n_threads, const kin_team_chunk *c) {
     const int n = op->hp->n_embd, n_streams = op->hp->n_streams;
-    const float *keys = row_of(y->src[0], c->i), *x = row_of(y->src[1], c->i), *key_norm = y->src[3]->data,
-                *x_norm = y->src[4]->data, *value = keys + (ptrdiff_t)n_streams * n, one = 1;
+    const float *keys = row_of(y->src[0], c->i), *x = row_of(y->src[1], c->i), *key_norm = y->src[2]->data,
+                *x_norm = y->src[3]->data, *value = keys + (ptrdiff_t)n_streams * n, one = 1;
     float *row = row_of(y, c->i), *extra = row + n;
     (void)n_threads;
     memcpy(row, value, (size_t)n * sizeof *row);
@@ -64,7 +64,6 @@ static void gate_streams(struct ggml_tensor *y, const struct kin_op *op, int n_t
         const double squares = (double)*gate * (double)*gate * mean;
         extra[KIN_NGRAM_FACTORS + s] = (float)((double)*gate / sqrt(squares + (double)op->eps));
     }
-    extra[KIN_NGRAM_TOKEN] = (float)(((const int32_t *)y->src[2]->data)[c->i] + 1);
 }
 
 static const kin_op_run gating = {.count = count_tokens, .compute = gate_streams};
@@ -175,9 +174,9 @@ static struct kin_op *op_with_states(kin_graph *g, int il) {
 struct ggml_tensor *kin_op_ngrams(kin_graph *g, int il, struct ggml_tensor *x) {
     struct ggml_tensor *const *w = g->layers[il].w, *const two[] = {w[KIN_W_NGRAM_KEY], w[KIN_W_NGRAM_VALUE]};
     struct ggml_tensor *both = kin_op_linear(g, g->ngrams, two, NULL, 2, NULL); // [stream width + n_embd, n]
-    struct ggml_tensor *of_rows[] = {both, x, g->tokens, w[KIN_W_NGRAM_KEY_NORM], w[KIN_W_NGRAM_QUERY_NORM]};
+    struct ggml_tensor *of_rows[] = {both, x, w[KIN_W_NGRAM_KEY_NORM], w[KIN_W_NGRAM_QUERY_NORM]};
     const int64_t width = (int64_t)kin_ngram_row_floats(g->hp);
-    struct ggml_tensor *rows = kin_op_node(g, GGML_TYPE_F32, width, x->ne[1], of_rows, 5, &gating, op_with_states(g, il));
+    struct ggml_tensor *rows = kin_op_node(g, GGML_TYPE_F32, width, x->ne[1], of_rows, 4, &gating, op_with_states(g, il));
     struct ggml_tensor *args[] = {rows, x, w[KIN_W_NGRAM_CONV], w[KIN_W_NGRAM_CONV_NORM]};
     struct ggml_tensor *y = kin_op_node(g, GGML_TYPE_F32, x->ne[0], x->ne[1], args, 4, &adding, op_with_states(g, il));
     return kin_op_inplace(g, y, &rows, 1, &moving, op_with_states(g, il));

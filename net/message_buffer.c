@@ -40,7 +40,7 @@ void kin_message_pool_close(kin_message_pool *p) {
     free(p);
 }
 
-static bool grow_buffer(kin_message_buffer *buffer, size_t n) {
+bool kin_message_buffer_grow(kin_message_buffer *buffer, size_t n) {
     if (n <= buffer->cap) return true;
     uint8_t *payload = realloc(buffer->payload, n);
     if (!payload) return false;
@@ -57,7 +57,7 @@ kin_message_buffer *kin_message_pool_get(kin_message_pool *p, size_t n) {
         p->n_free--;
     }
     pthread_mutex_unlock(&p->mutex);
-    if (!buffer || grow_buffer(buffer, n)) return buffer;
+    if (!buffer || kin_message_buffer_grow(buffer, n)) return buffer;
     kin_message_pool_give(p, buffer);
     return NULL;
 }

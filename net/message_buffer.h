@@ -21,6 +21,9 @@ typedef struct kin_message_buffer {
     kin_time sent_at; // when it was passed to the endpoint
 } kin_message_buffer;
 
+// Gives a buffer room for `n` bytes of payload, and keeps what is in it. False: out of memory.
+bool kin_message_buffer_grow(kin_message_buffer *buffer, size_t n);
+
 typedef struct kin_message_pool kin_message_pool;
 
 // Opens a pool of n buffers, which are initially empty.

@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "base/clock.h"
+#include "model/border.h"
 #include "sys/cpu.h"
 
 struct kin_engine_instance {
@@ -39,8 +40,9 @@ int kin_engine_instance_windows(const kin_proto_plan *plan, int n_layer, kin_mem
 }
 
 // A step never has more tokens than the context: the shard's batches are limited to it, too.
-kin_steps kin_engine_instance_steps(const kin_proto_plan *plan, int n_embd) {
-    return (kin_steps){.n_embd = n_embd,
+kin_steps kin_engine_instance_steps(const kin_proto_plan *plan, const kin_hparams *hp) {
+    return (kin_steps){.n_embd = kin_border_most(hp),
+                       .n_least = kin_hparams_stream_width(hp),
                        .n_batch = (int)(plan->n_batch < plan->n_ctx ? plan->n_batch : plan->n_ctx),
                        .n_seq = plan->n_seq,
                        .n_rounds = plan->n_rounds,
@@ -157,7 +159,7 @@ static int open_remote(kin_engine_instance *s, const kin_proto_plan *plan, const
     s->remote = o->remote;
     s->pool = o->pool;
     s->n_rounds = plan->n_rounds;
-    s->steps = kin_engine_instance_steps(plan, kin_hparams_stream_width(&s->model.hp));
+    s->steps = kin_engine_instance_steps(plan, &s->model.hp);
     s->ops = malloc(KIN_PROTO_MAX_OPS * sizeof *s->ops);
     if (!s->ops) return kin_err_set(err, "out of memory");
     const kin_remote_open open = {.plan = plan, .progress = o->progress, .progress_user = o->progress_user};
@@ -176,7 +178,7 @@ static int open_instance(kin_engine_instance *s, const kin_proto_plan *plan, con
                                      .n_layer = s->model.hp.n_layer,
                                      .n_steps = KIN_STEPS_IN_FLIGHT,
                                      .sum = kin_share_is_whole(&s->share) ? (kin_sum){0} : o->sum};
-    kin_steps steps = kin_engine_instance_steps(plan, kin_hparams_stream_width(&s->model.hp));
+    kin_steps steps = kin_engine_instance_steps(plan, &s->model.hp);
     steps.ends_tokens = kin_worker_ends_tokens(&s->windows, kin_hparams_token_layers(&s->model.hp));
     s->n_rounds = plan->n_rounds;
     if (kin_stage_executor_open(&s->executor, &po, err) != 0) return KIN_FAIL;
@@ -218,6 +220,15 @@ static bool is_answer(const kin_proto_step *to, const kin_proto_step *answer) {
            answer->n_rows <= to->n_rows;
 }
 
+// Rows may be wider after the window of this round than before it.
+static bool make_room_for_answer(const kin_engine_instance *s, const kin_proto_step *m, kin_message_buffer *buffer) {
+    kin_proto_step answer = *m;
+    for (int i = 0; i < s->windows.windows.n; i++)
+        if (s->windows.rounds[i] == m->round)
+            answer.n_embd = (uint32_t)kin_border_before(&s->model.hp, s->windows.windows.at[i].layer_end).width;
+    return kin_message_buffer_grow(buffer, kin_proto_step_lay_out(&answer).size);
+}
+
 static int handle_remote_step(kin_engine_instance *s, kin_message_buffer *buffer, kin_err *err) {
     kin_proto_step m, answer;
     s->got_wrong =
@@ -225,6 +236,7 @@ static int handle_remote_step(kin_engine_instance *s, kin_message_buffer *buffer
         ((m.flags & KIN_PROTO_STEP_POSITIONS) && kin_step_order_accept(&s->order, buffer->frame.epoch, m.step, err) != 0);
     if (s->got_wrong) return KIN_FAIL;
     if (m.flags & KIN_PROTO_STEP_POSITIONS) s->stats.n_tokens += m.n_tokens;
+    if (!make_room_for_answer(s, &m, buffer)) return kin_err_set(err, "out of memory for a step's rows");
     if (s->remote->handle(s->remote->user, buffer, err) != 0) return KIN_FAIL;
     if (kin_steps_check(&s->steps, buffer, &answer, err) != 0) return kin_err_prefix(err, "the result of a step");
     return is_answer(&m, &answer) ? 0 : kin_err_set(err, "the result belongs to another step");
@@ -285,7 +297,7 @@ bool kin_engine_instance_passes_early(const kin_engine_instance *s) {
 }
 
 int kin_engine_instance_n_embd(const kin_engine_instance *s) {
-    return kin_hparams_stream_width(&s->model.hp);
+    return kin_border_most(&s->model.hp);
 }
 
 int kin_engine_instance_n_rounds(const kin_engine_instance *s) {

@@ -55,7 +55,7 @@ kin_worker_stats kin_engine_instance_worker_stats(const kin_engine_instance *ins
 kin_worker *kin_engine_instance_worker(kin_engine_instance *instance);
 bool kin_engine_instance_passes_early(const kin_engine_instance *instance); // see kin_worker_pass_early
 kin_stage_executor *kin_engine_instance_executor(kin_engine_instance *instance);
-int kin_engine_instance_n_embd(const kin_engine_instance *instance); // kin_hparams_stream_width of its model
+int kin_engine_instance_n_embd(const kin_engine_instance *instance); // kin_border_most of its model
 int kin_engine_instance_n_rounds(const kin_engine_instance *instance);
 
 // Zeros for a relay; for a remote engine the sizes that it reported when it was opened.
@@ -75,4 +75,4 @@ int kin_engine_instance_windows(const kin_proto_plan *plan, int n_layer, kin_mem
 kin_share kin_engine_instance_share(const kin_proto_plan *plan);
 
 // Returns the parameters that all steps of the plan's ring share.
-kin_steps kin_engine_instance_steps(const kin_proto_plan *plan, int n_embd);
+kin_steps kin_engine_instance_steps(const kin_proto_plan *plan, const kin_hparams *hp);

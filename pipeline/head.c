@@ -4,7 +4,9 @@
 #include <string.h>
 
 #include "base/clock.h"
+#include "engine/side_rows.h"
 #include "model/embed.h"
+#include "pipeline/ngram_reader.h"
 #include "pure/plan/prompt.h"
 
 enum {
@@ -41,10 +43,12 @@ struct kin_head {
     uint64_t ring_number;
     int n_batch, n_steps, n_chunk, chunk_worth;
 
-    flight *flights; // [n_steps] cyclic, by step number
-    float *x;        // f32 [n_batch, stream width] hidden states of the current step
-    float *inputs;   // f32 [n_batch, any] its inputs of the layers; NULL: they have none
-    float *out_x;    // f32 [cap_out, stream width] rows of x whose logits are wanted
+    flight *flights;          // [n_steps] cyclic, by step number
+    float *x;                 // f32 [n_batch, n_embd] rows of the current step
+    int n_embd;               // numbers of each
+    kin_side_rows side;       // what the rows before the first layer are made of, if that is more than the residual
+    kin_ngram_reader *ngrams; // NULL: no layer is given an embedding of the last tokens
+    float *out_x;             // f32 [cap_out, stream width] rows of x whose logits are wanted
     int cap_out;
     bool has_states; // x holds the states of the step that came back last
     kin_kv_op *ops;  // [n_ops] for the next step
@@ -84,10 +88,10 @@ int kin_head_open(kin_head **out, const kin_model *model, const kin_head_ring *r
     h->n_batch = n_batch;
     h->n_steps = n_steps;
     h->next_step = h->done_step = 1;
-    h->x = malloc((size_t)n_batch * (size_t)kin_hparams_stream_width(&model->hp) * sizeof *h->x);
-    const size_t n_inputs = kin_embed_n_inputs(model);
-    h->inputs = n_inputs ? malloc((size_t)n_batch * n_inputs * sizeof *h->inputs) : NULL;
-    int rc = h->x && (h->inputs || !n_inputs) ? alloc_flights(h, err) : kin_err_set(err, "out of memory");
+    h->x = malloc((size_t)n_batch * (size_t)kin_border_most(&model->hp) * sizeof *h->x);
+    int rc = h->x ? alloc_flights(h, err) : kin_err_set(err, "out of memory");
+    if (rc == 0) rc = kin_side_rows_open(&h->side, &model->hp, n_batch, err);
+    if (rc == 0 && model->hp.ngram.size > 0) rc = kin_ngram_reader_open(&h->ngrams, model, n_batch, err);
     if (rc != 0) {
         kin_head_close(h);
         return KIN_FAIL;
@@ -106,7 +110,8 @@ void kin_head_close(kin_head *h) {
     }
     free(h->flights);
     free(h->ops);
-    free(h->inputs);
+    kin_side_rows_close(&h->side);
+    kin_ngram_reader_close(h->ngrams);
     free(h->out_x);
     free(h->x);
     free(h);
@@ -258,6 +263,7 @@ static void end_own_pages(kin_head *h, const kin_kv_op *op) {
 }
 
 int kin_head_change(kin_head *h, kin_kv_op op, kin_err *err) {
+    if (h->ngrams && kin_ngram_reader_change(h->ngrams, &op, err) != 0) return KIN_FAIL;
     end_own_pages(h, &op);
     if (op.seq < 0) h->n_ops = 0;
     if (merge(h, &op)) return 0;
@@ -307,20 +313,30 @@ static void fill_flight(kin_head *h, flight *f, const kin_head_step *s) {
                            .out = all ? NULL : f->out,
                            .n_out = n_out,
                            .no_output = s->n_out == 0,
-                           .inputs = h->inputs,
                            .ops = h->ops,
                            .n_ops = h->n_ops};
+}
+
+// Makes the rows before the first layer.
+static int make_rows(kin_head *h, const kin_head_step *s, kin_err *err) {
+    kin_side_rows *side = &h->side;
+    h->n_embd = kin_border_before(&h->model->hp, 0).width;
+    if (!side->x) return kin_embed(h->model, s->tokens, s->n, h->x, err);
+    if (kin_embed(h->model, s->tokens, s->n, side->x, err) != 0) return KIN_FAIL;
+    if (side->inputs && kin_embed_inputs(h->model, s->tokens, s->n, side->x, side->inputs, err) != 0) return KIN_FAIL;
+    if (h->ngrams && kin_ngram_reader_read(h->ngrams, s->n, s->tokens, s->seq, s->pos, side->ngrams, err) != 0) return KIN_FAIL;
+    kin_side_rows_give(side, &h->model->hp, 0, s->n, h->x);
+    return 0;
 }
 
 static int send_step(kin_head *h, const kin_head_step *s, uint64_t step, kin_err *err) {
     flight *f = flight_of(h, step);
     begin_work(h, kin_clock_now());
-    if (kin_embed(h->model, s->tokens, s->n, h->x, err) != 0) return KIN_FAIL;
-    if (h->inputs && kin_embed_inputs(h->model, s->tokens, s->n, h->x, h->inputs, err) != 0) return KIN_FAIL;
+    if (make_rows(h, s, err) != 0) return KIN_FAIL;
     end_work(h, kin_clock_now());
     fill_flight(h, f, s);
     if (kin_stage_executor_begin(h->ring.executor, step, &f->batch, err) != 0) return KIN_FAIL;
-    kin_hop hop = {.step = step, .n_rows = s->n, .more = s->more};
+    kin_hop hop = {.step = step, .n_rows = s->n, .n_embd = h->n_embd, .more = s->more};
     if (h->ring.transport.send(h->ring.transport.user, &hop, &f->batch, h->x, err) != 0) {
         kin_stage_executor_abandon(h->ring.executor, step);
         return KIN_FAIL;
@@ -376,7 +392,11 @@ int kin_head_send_pages(kin_head *h, const kin_page_request *request, const int3
     flight *f = flight_of(h, *number);
     f->pages = *request;
     f->is_back = false;
-    if (send_pages(h, f, *number, tokens, err) == 0) return 0;
+    int rc = 0;
+    if (h->ngrams && request->loads)
+        rc =
+            kin_ngram_reader_note(h->ngrams, request->seq, request->first * KIN_KV_CELLS, tokens, request->n * KIN_KV_CELLS, err);
+    if (rc == 0 && send_pages(h, f, *number, tokens, err) == 0) return 0;
     give_up(h);
     return KIN_FAIL;
 }
@@ -486,6 +506,14 @@ static int finish_pages(kin_head *h, flight *f, int n_good, kin_err *err) {
     return f->n_good < 0 ? KIN_FAIL : 0;
 }
 
+// Checks the width of rows that a device sent: in the last round the head needs the residual, or what its window needs.
+static int check_width(const kin_head *h, const kin_hop *hop, int round, kin_err *err) {
+    const int of_window = kin_stage_executor_row_width(h->ring.executor, round, false);
+    const int needed = of_window == 0 && round == h->ring.n_rounds - 1 ? kin_hparams_stream_width(&h->model->hp) : of_window;
+    if (needed == 0 || hop->n_embd == needed) return 0;
+    return kin_err_set(err, "ring: rows of %d values, but %d are needed", hop->n_embd, needed);
+}
+
 // Handles a step that came back at the end of a round: runs the head's window, then the next round or the output. *done: it was
 // the last round.
 static int handle_hop(kin_head *h, kin_hop *hop, bool *done, kin_err *err) {
@@ -501,7 +529,11 @@ static int handle_hop(kin_head *h, kin_hop *hop, bool *done, kin_err *err) {
     kin_time begun = kin_clock_now();
     begin_work(h, begun);
     int round = hop->round++;
-    hop->n_rows = kin_stage_executor_run(h->ring.executor, hop->step, round, hop->n_rows, h->x, err);
+    hop->n_rows = check_width(h, hop, round, err) == 0
+                      ? kin_stage_executor_run(h->ring.executor, hop->step, round, hop->n_rows, h->x, err)
+                      : KIN_FAIL;
+    const int width = kin_stage_executor_row_width(h->ring.executor, round, true);
+    if (width > 0) hop->n_embd = width;
     *done = hop->n_rows >= 0 && hop->round == h->ring.n_rounds;
     int rc = hop->n_rows < 0 ? KIN_FAIL : *done ? finish_step(h, hop->step, err) : 0;
     computed(h, hop->step, round, begun);

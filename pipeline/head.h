@@ -101,7 +101,7 @@ bool kin_head_has_room(const kin_head *head); // for one more step in flight
 int kin_head_send(kin_head *head, const kin_head_step *step, uint64_t *number, kin_err *err);
 
 // Sends a request for pages of the KV cache round the ring, in order with the steps; it counts as one of them. Its keys are
-// copied. tokens // i32 [n * 64] of the pages, used only if it recomputes. kin_head_receive returns its number when all members
+// copied. tokens // i32 [n * 64] of the pages, used only if it loads. kin_head_receive returns its number when all members
 // have processed it. Failure is as above.
 int kin_head_send_pages(kin_head *head, const kin_page_request *request, const int32_t *tokens, uint64_t *number, kin_err *err);
 

@@ -3,6 +3,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "model/border.h"
+
 typedef struct waiting {
     kin_hop hop;
     float *x; // f32 [n_batch, n_embd]
@@ -44,13 +46,17 @@ void kin_loopback_close(kin_loopback *a) {
     free(a);
 }
 
+static size_t floats_of(const kin_loopback *a, const kin_hop *hop) {
+    return (size_t)hop->n_rows * (hop->n_embd ? (size_t)hop->n_embd : a->n_embd);
+}
+
 static int send(void *user, const kin_hop *hop, const kin_batch *batch, const float *x, kin_err *err) {
     kin_loopback *a = user;
     if (a->n == a->n_steps) return kin_err_set(err, "%d steps are in flight already", a->n);
     waiting *w = &a->queue[(a->first + a->n++) % a->n_steps];
     (void)batch;
     w->hop = *hop;
-    memcpy(w->x, x, (size_t)hop->n_rows * a->n_embd * sizeof *x);
+    memcpy(w->x, x, floats_of(a, hop) * sizeof *x);
     return 0;
 }
 
@@ -59,7 +65,7 @@ static int receive_loopback(void *user, kin_hop *hop, float *x, kin_err *err) {
     if (a->n == 0) return kin_err_set(err, "no step is in flight");
     const waiting *w = &a->queue[a->first];
     *hop = w->hop;
-    memcpy(x, w->x, (size_t)hop->n_rows * a->n_embd * sizeof *x);
+    memcpy(x, w->x, floats_of(a, hop) * sizeof *x);
     a->first = (a->first + 1) % a->n_steps;
     a->n--;
     return 0;
@@ -89,7 +95,7 @@ int kin_loopback_head_open(kin_loopback_head *out, const kin_model *model, kin_s
                                      .n_rounds = 1,
                                      .n_layer = hp->n_layer,
                                      .n_steps = n_steps};
-    if (kin_loopback_open(&out->loopback, n_batch, kin_hparams_stream_width(hp), n_steps, err) != 0 ||
+    if (kin_loopback_open(&out->loopback, n_batch, kin_border_most(hp), n_steps, err) != 0 ||
         kin_stage_executor_open(&out->executor, &po, err) != 0) {
         kin_loopback_head_close(out);
         return KIN_FAIL;

@@ -6,7 +6,7 @@
 
 typedef struct kin_loopback kin_loopback;
 
-// For steps of at most n_batch rows of n_embd numbers (kin_hparams_stream_width); n_steps in flight at once.
+// For steps of at most n_batch rows of n_embd numbers at most (kin_border_most); n_steps in flight at once.
 int kin_loopback_open(kin_loopback **out, int n_batch, int n_embd, int n_steps, kin_err *err);
 void kin_loopback_close(kin_loopback *loopback);
 

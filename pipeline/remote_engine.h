@@ -24,7 +24,7 @@ typedef struct kin_remote_engine {
     // Opens what the plan asks for, replaces what was open, and fills `ready`. May call progress from another thread until it
     // returns.
     int (*open)(void *user, const kin_remote_open *o, kin_proto_ready *ready, kin_err *err);
-    // Computes a STEP or PAGES. The answer replaces it in the buffer, and is not longer.
+    // Computes a STEP or PAGES. The answer replaces it in the buffer, which has room for it.
     int (*handle)(void *user, kin_message_buffer *buffer, kin_err *err);
     // Fetches what another plan will need, while steps are computed, until `stop`. Called in a separate thread. NULL: not
     // supported.

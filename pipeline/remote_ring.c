@@ -48,7 +48,8 @@ static int decode(kin_remote_ring *w, const kin_message_buffer *buffer, kin_hop 
         return check_order(w, hop, true, err);
     }
     if (kin_steps_check(&w->o.steps, buffer, &m, err) != 0) return kin_err_prefix(err, "the last device sent");
-    *hop = (kin_hop){.step = m.step, .round = m.round, .n_rows = (int)m.n_rows, .more = (m.flags & KIN_PROTO_STEP_MORE) != 0};
+    *hop = (kin_hop){.step = m.step, .round = m.round, .n_rows = (int)m.n_rows, .n_embd = (int)m.n_embd};
+    hop->more = (m.flags & KIN_PROTO_STEP_MORE) != 0;
     if (check_order(w, hop, false, err) != 0) return KIN_FAIL;
     size_t n = (size_t)m.n_rows * m.n_embd;
     kin_activations_decode(x, m.activations, n, m.type);

@@ -143,6 +143,11 @@ int kin_stage_executor_check(kin_stage_executor *p, uint64_t step, int round, in
     return KIN_FAIL;
 }
 
+int kin_stage_executor_row_width(const kin_stage_executor *p, int round, bool is_after) {
+    kin_assert(round >= 0 && round < p->o.n_rounds);
+    return p->windows[round] == NONE ? 0 : kin_shard_row_width(p->o.shard, p->windows[round], is_after);
+}
+
 int kin_stage_executor_run(kin_stage_executor *p, uint64_t step, int round, int n_rows, float *x, kin_err *err) {
     if (kin_stage_executor_check(p, step, round, n_rows, err) != 0) return KIN_FAIL;
     executor_step *s = find_step(p, true, step);

@@ -47,11 +47,15 @@ int kin_stage_executor_match(kin_stage_executor *executor, uint64_t step, uint32
 // Checks that the step is in that round and has n_rows rows. Else fails, and ends the step.
 int kin_stage_executor_check(kin_stage_executor *executor, uint64_t step, int round, int n_rows, kin_err *err);
 
+// Returns the numbers of a row before this round's window, or after it (model/border.h); 0: there is no window, so rows pass
+// unchanged.
+int kin_stage_executor_row_width(const kin_stage_executor *executor, int round, bool is_after);
+
 // Ends the step, and forgets its tokens.
 void kin_stage_executor_abandon(kin_stage_executor *executor, uint64_t step);
 
-// Runs the step's window of this round: x // f32 [n_rows, n_embd] before the window -> after it, in place. Returns the number of
-// rows left (fewer after the model's last layer, where only the wanted ones remain), or KIN_FAIL. A failed step is over. Also
+// Runs the step's window of this round: x // f32 [n_rows, row width] before the window -> after it, in place. Returns the number
+// of rows left (fewer after the model's last layer, where only the wanted ones remain), or KIN_FAIL. A failed step is over. Also
 // fails if rounds are skipped or repeated, or if n_rows does not match the step.
 int kin_stage_executor_run(kin_stage_executor *executor, uint64_t step, int round, int n_rows, float *x, kin_err *err);
 

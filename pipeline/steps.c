@@ -10,7 +10,7 @@ static kin_proto_step message_of(const kin_steps *s, const kin_hop *hop, const k
                         .type = s->type,
                         .n_tokens = (uint32_t)batch->n_tokens,
                         .n_rows = (uint32_t)hop->n_rows,
-                        .n_embd = (uint32_t)s->n_embd,
+                        .n_embd = (uint32_t)(hop->n_embd ? hop->n_embd : s->n_embd),
                         .n_out = (uint32_t)kin_batch_n_out(batch)};
     if (hop->round == 0) {
         m.flags |= KIN_PROTO_STEP_POSITIONS;
@@ -49,7 +49,7 @@ kin_message_buffer *kin_steps_pack(const kin_steps *s, kin_message_pool *pool, u
         encode_ops(buffer->payload + at.ops, batch);
         if (batch->tokens) kin_proto_i32_encode(buffer->payload + at.tokens, batch->tokens, n);
     }
-    kin_activations_encode(buffer->payload + at.activations, x, (size_t)hop->n_rows * (size_t)s->n_embd, s->type);
+    kin_activations_encode(buffer->payload + at.activations, x, (size_t)hop->n_rows * (size_t)m.n_embd, s->type);
     return buffer;
 }
 
@@ -63,8 +63,10 @@ static int check_ops(const kin_steps *s, const uint8_t *ops, size_t n_ops, kin_e
 }
 
 static int check_numbers(const kin_steps *s, const kin_proto_step *m, kin_err *err) {
-    if (m->n_embd != (uint32_t)s->n_embd)
-        return kin_err_set(err, "activations of %u values, but the model has %d", m->n_embd, s->n_embd);
+    const int least = s->n_least ? s->n_least : s->n_embd;
+    if (m->n_embd > (uint32_t)s->n_embd || m->n_embd < (uint32_t)least)
+        return kin_err_set(err, "activations of %u values, but the model has %d", m->n_embd,
+                           m->n_embd < (uint32_t)least ? least : s->n_embd);
     if (m->type != s->type) return kin_err_set(err, "the type of the activations differs from the plan's");
     if (m->n_tokens > (uint32_t)s->n_batch)
         return kin_err_set(err, "a step of %u tokens, but the plan allows %d", m->n_tokens, s->n_batch);

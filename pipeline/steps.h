@@ -20,13 +20,14 @@ enum { KIN_STEPS_BUFFERS = 2 * KIN_STEPS_IN_FLIGHT + 16 };
 
 // Parameters that all steps of an epoch share.
 typedef struct kin_steps {
-    int n_embd; // numbers of a token between two layers (kin_hparams_stream_width)
+    int n_embd;  // numbers of a token between two layers, at most (kin_border_most)
+    int n_least; // of a model whose rows differ in width, those of the narrowest; 0: all rows have n_embd
     int n_batch, n_seq, n_rounds;
     kin_activation_type type;
     bool ends_tokens; // the members behind this one do not need the tokens' numbers, and are not sent them
 } kin_steps;
 
-// Makes a STEP frame with rows x // f32 [hop->n_rows, n_embd]. The batch is included in round 0 only. NULL: no buffer left.
+// Makes a STEP frame with rows x // f32 [hop->n_rows, hop->n_embd]. The batch is included in round 0 only. NULL: no buffer left.
 kin_message_buffer *kin_steps_pack(const kin_steps *steps, kin_message_pool *pool, uint32_t epoch, const kin_hop *hop,
                                    const kin_batch *batch, const float *x);
 

@@ -12,7 +12,7 @@ struct kin_worker {
     void (*pass)(void *user, kin_message_buffer *buffer); // NULL: steps are passed on after they are computed
     void *pass_user;
     kin_message_queue *in;             // NULL: not used
-    float *x;                          // f32 [n_batch, n_embd]
+    float *x;                          // f32 [n_batch, n_embd of the widest rows]
     int32_t *pos, *seq, *out, *tokens; // [n_batch]
     kin_kv_op *ops;                    // [KIN_PROTO_MAX_OPS]
     struct {
@@ -142,12 +142,39 @@ static int receive_step(kin_worker *w, const kin_message_buffer *buffer, kin_pro
         note_dropped(w, (int)m->n_tokens);
         return 0;
     }
-    size_t n = m->n_rows * (size_t)w->steps.n_embd;
+    size_t n = m->n_rows * (size_t)m->n_embd;
     kin_activations_decode(w->x, m->activations, n, m->type);
     if (kin_stage_executor_check(w->executor, m->step, m->round, (int)m->n_rows, err) != 0) return KIN_FAIL;
-    if (kin_activations_are_finite(w->x, n)) return 0;
+    const int width = kin_stage_executor_row_width(w->executor, m->round, false);
+    const bool fits = width == 0 || m->n_embd == (uint32_t)width;
+    if (fits && kin_activations_are_finite(w->x, n)) return 0;
     kin_stage_executor_abandon(w->executor, m->step);
+    if (!fits) return kin_err_set(err, "rows of %u values, but layers here need %d", m->n_embd, width);
     return kin_err_set(err, "hidden states that are not finite");
+}
+
+// Makes the frame for the next member, with room for the rows, whose place is returned; the rest is in place already.
+static uint8_t *put_head(kin_message_buffer *buffer, kin_proto_step *m, kin_err *err) {
+    const kin_proto_step_layout at = kin_proto_step_lay_out(m);
+    if (!kin_message_buffer_grow(buffer, at.size)) {
+        kin_err_set(err, "out of memory for a step's rows");
+        return NULL;
+    }
+    m->pos = m->seq = m->out = m->ops = m->tokens = NULL;
+    kin_proto_encode_step_head(buffer->payload, buffer->cap, m);
+    buffer->frame.length = (uint32_t)at.size;
+    return buffer->payload + at.activations;
+}
+
+// A step that is not computed: its rows get the width that the next member expects. Their numbers are of no use to it.
+static int pass_dropped(kin_worker *w, kin_message_buffer *buffer, kin_proto_step *m, kin_err *err) {
+    const uint32_t width = (uint32_t)kin_stage_executor_row_width(w->executor, m->round, true);
+    if (width == 0 || width == m->n_embd) return 0;
+    m->n_embd = width;
+    uint8_t *rows = put_head(buffer, m, err);
+    if (!rows) return KIN_FAIL;
+    memset(rows, 0, kin_proto_step_lay_out(m).activations_bytes);
+    return 0;
 }
 
 static int run_step_here(kin_worker *w, kin_message_buffer **at_buffer, kin_err *err) {
@@ -155,8 +182,8 @@ static int run_step_here(kin_worker *w, kin_message_buffer **at_buffer, kin_err 
     kin_proto_step m;
     bool is_dropped = false;
     w->got_wrong = receive_step(w, buffer, &m, &is_dropped, err) != 0;
-    if (w->got_wrong || is_dropped) return w->got_wrong ? KIN_FAIL : 0;
-    size_t n_embd = (size_t)w->steps.n_embd;
+    if (w->got_wrong) return KIN_FAIL;
+    if (is_dropped) return pass_dropped(w, buffer, &m, err);
     if (w->pass) {
         *at_buffer = NULL;
         w->pass(w->pass_user, buffer);
@@ -164,18 +191,19 @@ static int run_step_here(kin_worker *w, kin_message_buffer **at_buffer, kin_err 
     int n_rows = kin_stage_executor_run(w->executor, m.step, m.round, (int)m.n_rows, w->x, err);
     if (n_rows < 0) return KIN_FAIL;
     if (w->pass) return 0;
-    if (!kin_activations_are_finite(w->x, (size_t)n_rows * n_embd))
+    const int width = kin_stage_executor_row_width(w->executor, m.round, true);
+    if (width > 0) m.n_embd = (uint32_t)width;
+    const size_t n = (size_t)n_rows * (size_t)m.n_embd;
+    if (!kin_activations_are_finite(w->x, n))
         return kin_err_set(
             err, "its layers computed hidden states that are not finite: its memory or its copy of the model may be damaged");
-    // Unwanted rows are gone, and the tokens' numbers behind the layers that need them: the frame gets shorter, the rest stays
-    // the same.
+    // Unwanted rows are gone, and the tokens' numbers behind the layers that need them; rows may have another width; the rest
+    // stays the same.
     m.n_rows = (uint32_t)n_rows;
     if (w->steps.ends_tokens) m.flags &= (uint16_t)~KIN_PROTO_STEP_TOKENS;
-    kin_proto_step_layout at = kin_proto_step_lay_out(&m);
-    m.pos = m.seq = m.out = m.ops = m.tokens = NULL; // they are in place
-    kin_proto_encode_step_head(buffer->payload, buffer->cap, &m);
-    kin_activations_encode(buffer->payload + at.activations, w->x, (size_t)n_rows * n_embd, m.type);
-    buffer->frame.length = (uint32_t)at.size;
+    uint8_t *rows = put_head(buffer, &m, err);
+    if (!rows) return KIN_FAIL;
+    kin_activations_encode(rows, w->x, n, m.type);
     return 0;
 }
 

@@ -15,6 +15,8 @@ enum {
     N_EMBD = 64,
     N_WINDOWED_LAYER = 12,
     N_WINDOWED_EMBD = 32,
+    N_OWN = N_WINDOWED_LAYER / 2, // layers of the model with shared keys that have keys of their own
+    N_INPUT = 16,
     DIM = KIN_SMALL_DIM,
     N_STATE = 32, // numbers of a state space's state for each value
     N_VALUES = DIM * KIN_SMALL_VALUE_HEADS,
@@ -33,11 +35,11 @@ typedef struct model {
 } model;
 
 int kin_small_model_n_layer(kin_small_model kind) {
-    return kind == KIN_SMALL_WINDOWED ? N_WINDOWED_LAYER : N_LAYER;
+    return kind == KIN_SMALL_WINDOWED || kind == KIN_SMALL_SHARED ? N_WINDOWED_LAYER : N_LAYER;
 }
 
 int kin_small_model_n_embd(kin_small_model kind) {
-    return kind == KIN_SMALL_WINDOWED ? N_WINDOWED_EMBD : N_EMBD;
+    return kind == KIN_SMALL_WINDOWED || kind == KIN_SMALL_SHARED ? N_WINDOWED_EMBD : N_EMBD;
 }
 
 // Adds a tensor of random numbers around `mean`.
@@ -223,11 +225,59 @@ static void fill_windowed(model *m) {
     for (int il = 0; il < N_WINDOWED_LAYER; il++) add_windowed_layer(m, il);
 }
 
+// Values of layers without a window are made of their keys' products.
+static void add_shared_layer(model *m, int il) {
+    const int n_embd = N_WINDOWED_EMBD;
+    const float size = WINDOWED_SIZE;
+    add_of_layer(m, il, "attn_norm.weight", n_embd, 1, 1, 0.2f);
+    add_of_layer(m, il, "attn_q.weight", n_embd, 2 * DIM, 0, size);
+    add_of_layer(m, il, "attn_q_norm.weight", DIM, 1, 1, 0.2f);
+    if (il < N_OWN) add_of_layer(m, il, "attn_k.weight", n_embd, DIM, 0, size);
+    if (il < N_OWN) add_of_layer(m, il, "attn_k_norm.weight", DIM, 1, 1, 0.2f);
+    if (il < N_OWN && il % 3 != 2) add_of_layer(m, il, "attn_v.weight", n_embd, DIM, 0, size);
+    add_of_layer(m, il, "attn_output.weight", 2 * DIM, n_embd, 0, size);
+    add_of_layer(m, il, "post_attention_norm.weight", n_embd, 1, 1, 0.2f);
+    add_of_layer(m, il, "ffn_norm.weight", n_embd, 1, 1, 0.2f);
+    add_ffn(m, il, n_embd, size);
+    add_of_layer(m, il, "post_ffw_norm.weight", n_embd, 1, 1, 0.2f);
+    add_of_layer(m, il, "inp_gate.weight", n_embd, N_INPUT, 0, size);
+    add_of_layer(m, il, "proj.weight", N_INPUT, n_embd, 0, size);
+    add_of_layer(m, il, "post_norm.weight", n_embd, 1, 1, 0.2f);
+}
+
+static void fill_shared(model *m) {
+    static const number keys[] = {{"context_length", KIN_SMALL_CTX},
+                                  {"embedding_length", N_WINDOWED_EMBD},
+                                  {"block_count", N_WINDOWED_LAYER},
+                                  {"attention.head_count", 2},
+                                  {"attention.head_count_kv", 1},
+                                  {"attention.key_length", DIM},
+                                  {"attention.value_length", DIM},
+                                  {"attention.sliding_window", KIN_SMALL_WINDOW},
+                                  {"attention.shared_kv_layers", N_WINDOWED_LAYER - N_OWN},
+                                  {"embedding_length_per_layer_input", N_INPUT},
+                                  {"rope.dimension_count", DIM},
+                                  {"feed_forward_length", N_WINDOWED_EMBD}};
+    static const int32_t is_windowed[N_WINDOWED_LAYER] = {1, 1, 0, 1, 1, 0, 1, 1, 0, 1, 1, 0};
+    put_numbers(m, keys, sizeof keys / sizeof *keys);
+    kin_gguf_writer_put_array(m->w, "gemma4.attention.sliding_window_pattern", KIN_GGUF_I32, N_WINDOWED_LAYER, is_windowed);
+    add(m, "output.weight", N_WINDOWED_EMBD, KIN_SMALL_VOCAB, 0, 1);
+    add(m, "output_norm.weight", N_WINDOWED_EMBD, 1, 1, 0);
+    add(m, "per_layer_token_embd.weight", N_INPUT * N_WINDOWED_LAYER, KIN_SMALL_VOCAB, 0, 1);
+    add(m, "per_layer_model_proj.weight", N_WINDOWED_EMBD, N_INPUT * N_WINDOWED_LAYER, 0, 1);
+    add(m, "per_layer_proj_norm.weight", N_INPUT, 1, 1, 0.2f);
+    for (int il = 0; il < N_WINDOWED_LAYER; il++) add_shared_layer(m, il);
+}
+
 int kin_small_model_make(kin_small_model kind, char *path, kin_err *err) {
     static const struct {
         const char *family;
         void (*fill)(model *m);
-    } kinds[] = {{"qwen35", fill_delta}, {"lfm2", fill_conv}, {"olmo2", fill_windowed}, {"nemotron_h", fill_state}};
+    } kinds[] = {{"qwen35", fill_delta},
+                 {"lfm2", fill_conv},
+                 {"olmo2", fill_windowed},
+                 {"nemotron_h", fill_state},
+                 {"gemma4", fill_shared}};
     model m = {.w = kin_gguf_writer_new(), .family = kinds[kind].family, .n_embd = kin_small_model_n_embd(kind)};
     kin_gguf_writer_put_str(m.w, "general.architecture", m.family);
     add(&m, "token_embd.weight", m.n_embd, KIN_SMALL_VOCAB, 0, 1);

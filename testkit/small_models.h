@@ -11,6 +11,8 @@ typedef enum kin_small_model {
     KIN_SMALL_CONV,     // lfm2: two of three layers are short convolutions
     KIN_SMALL_WINDOWED, // olmo2: three of four layers are windowed
     KIN_SMALL_STATE,    // nemotron_h: half of the layers are state spaces, two are feed-forward blocks
+    KIN_SMALL_SHARED,   // gemma4: two of three layers are windowed, the last half reads keys and values of two of the first half,
+                        // and all are given inputs
 } kin_small_model;
 
 enum {

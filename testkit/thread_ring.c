@@ -5,6 +5,7 @@
 #include <stdlib.h>
 
 #include "engine/device.h"
+#include "model/border.h"
 #include "pipeline/loopback.h"
 #include "pipeline/worker.h"
 #include "testkit/memory_sum.h"
@@ -91,7 +92,8 @@ static void broken(void *user, kin_err *err) {
 }
 
 static kin_steps steps_of(const kin_thread_ring *r) {
-    return (kin_steps){.n_embd = kin_hparams_stream_width(&r->model.hp),
+    return (kin_steps){.n_embd = kin_border_most(&r->model.hp),
+                       .n_least = kin_hparams_stream_width(&r->model.hp),
                        .n_batch = r->o.n_batch,
                        .n_seq = KIN_KV_MAX_SEQUENCES,
                        .n_rounds = r->n_rounds,
@@ -168,8 +170,7 @@ static int open_head(kin_thread_ring *r, kin_err *err) {
     kin_remote_ring_init(
         &r->wire, &(kin_remote_ring_options){
                       .steps = steps_of(r), .epoch = 1, .pool = r->pool, .in = m->in, .out = out, .broken = broken, .user = r});
-    if (kin_loopback_open(&r->loopback, r->o.n_batch, kin_hparams_stream_width(&r->model.hp), r->o.n_steps, err) != 0)
-        return KIN_FAIL;
+    if (kin_loopback_open(&r->loopback, r->o.n_batch, kin_border_most(&r->model.hp), r->o.n_steps, err) != 0) return KIN_FAIL;
     kin_head_ring ring = {.transport =
                               r->o.n_members > 1 ? kin_remote_ring_transport(&r->wire) : kin_loopback_transport(r->loopback),
                           .executor = m->executor,

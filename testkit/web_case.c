@@ -48,8 +48,8 @@ static int open_case(kin_web_case *c, kin_err *err) {
     if (kin_model_open(&model, c->o.model_path, err) != 0) return KIN_FAIL;
     kin_proto_plan plan = plan_of(&model, &c->o);
     size_t n = (size_t)c->o.n_batch;
-    c->steps = kin_engine_instance_steps(&plan, model.hp.n_embd);
-    c->x = malloc(n * (size_t)model.hp.n_embd * sizeof *c->x);
+    c->steps = kin_engine_instance_steps(&plan, &model.hp);
+    c->x = malloc(n * (size_t)c->steps.n_embd * sizeof *c->x);
     c->pos = malloc(n * sizeof *c->pos);
     c->seq = malloc(n * sizeof *c->seq);
     kin_model_close(&model);

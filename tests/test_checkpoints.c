@@ -59,6 +59,11 @@ static int make_windowed(void **state) {
     return make_model(KIN_SMALL_WINDOWED);
 }
 
+static int make_shared(void **state) {
+    (void)state;
+    return make_model(KIN_SMALL_SHARED);
+}
+
 static int remove_model(void **state) {
     (void)state;
     return unlink(model_path);
@@ -226,16 +231,19 @@ enum { PAGE_BYTES = 2 * KIN_SMALL_DIM * 2 * KIN_KV_CELLS + KIN_KV_PAGE_FRAME }; 
 // Returns the layers of the model that store pages.
 static int n_page_layers(void) {
     const int n_layer = kin_small_model_n_layer(kind);
+    if (kind == KIN_SMALL_SHARED) return n_layer / 2 / 3;
     return kind == KIN_SMALL_WINDOWED ? n_layer / 4 : n_layer / 3;
 }
 
 // Returns the parts of all layers at a checkpoint.
 static int n_parts(void) {
-    const int n_states = kin_small_model_n_layer(kind) - n_page_layers();
+    const int n_own = kin_small_model_n_layer(kind) / (kind == KIN_SMALL_SHARED ? 2 : 1); // the others read keys of these
+    const int n_states = n_own - n_page_layers();
     const int n_channels = KIN_SMALL_DIM * (2 * KIN_SMALL_KEY_HEADS + KIN_SMALL_VALUE_HEADS);
     const int n_delta = 3 * n_channels + KIN_SMALL_VALUE_HEADS * KIN_SMALL_DIM * KIN_SMALL_DIM; // floats
     const int page = PAGE_BYTES - KIN_KV_PAGE_FRAME;
-    if (kind == KIN_SMALL_WINDOWED) return n_states * 2; // 95 cells before the next one reach into two blocks
+    if (kind == KIN_SMALL_WINDOWED || kind == KIN_SMALL_SHARED)
+        return n_states * 2; // 95 cells before the next one reach into two blocks
     return n_states * (kind == KIN_SMALL_CONV ? 1 : (4 * n_delta + page - 1) / page);
 }
 
@@ -478,6 +486,45 @@ static void a_lost_ring_s_text_goes_on_at_the_last_checkpoint(void **state) {
     expect_same(&t, &alone);
     assert_int_equal(stats.n_loaded_tokens, 1280);
     assert_in_range(stats.n_replayed_tokens, 1, KIN_KV_CELLS);
+}
+
+// A member of a ring is lost with its disk, at any token; the next ring has any members and rounds.
+static void a_text_goes_on_whoever_is_lost(void **state) {
+    static const int rings[][2] = {{1, 1}, {2, 1}, {3, 1}, {2, 3}, {3, 2}}; // members, rounds
+    enum { N_RINGS = sizeof rings / sizeof *rings, N_SEEDS = 5 };
+    static request t, alone;
+    kin_err err;
+    (void)state;
+    gap = 128;
+    make_request(&t, 9, 500, 200);
+    alone = t;
+    run_in(1, 1, false, &alone);
+    for (uint64_t seed = 1; seed <= N_SEEDS; seed++) {
+        kin_rng rng;
+        context w, then;
+        char command[128];
+        bool busy = true;
+        kin_rng_seed(&rng, seed);
+        const int *first = rings[1 + kin_rng_u64(&rng) % (N_RINGS - 1)], *second = rings[kin_rng_u64(&rng) % N_RINGS];
+        const int n_before = (int)(kin_rng_u64(&rng) % 190), lost = (int)(kin_rng_u64(&rng) % (uint64_t)first[0]);
+        remove_root(NULL);
+        open_context(&w, first[0], first[1], true);
+        begin_request(&t, t.n_most);
+        submit(&w, &t);
+        while (t.n_made < n_before) assert_int_equal(kin_scheduler_step(w.s, &busy, &err), 0);
+        assert_int_equal(kin_scheduler_settle(w.s, &err), 0);
+        kin_thread_ring_close(w.ring);
+        snprintf(command, sizeof command, "rm -rf %s/%d", root, lost);
+        assert_int_equal(system(command), 0);
+        open_context(&then, second[0], second[1], true);
+        assert_int_equal(kin_scheduler_set_head(w.s, kin_thread_ring_head(then.ring), &err), 0);
+        run(&w);
+        assert_int_equal(kin_scheduler_settle(w.s, &err), 0);
+        kin_scheduler_close(w.s);
+        kin_prefix_pages_close(w.pages);
+        close_context(&then);
+        expect_same(&t, &alone);
+    }
 }
 
 // ---- what is missing or damaged
@@ -924,6 +971,7 @@ int main(void) {
         ON_DISK(texts_are_loaded_beside_each_other),
         ON_DISK(a_reply_is_found_up_to_the_last_gap),
         ON_DISK(a_lost_ring_s_text_goes_on_at_the_last_checkpoint),
+        ON_DISK(a_text_goes_on_whoever_is_lost),
         ON_DISK(without_all_states_an_earlier_checkpoint_is_used),
         ON_DISK(checkpoints_of_a_disk_that_was_away_are_used_again),
         ON_DISK(a_lasting_checkpoint_stays_one_where_a_prompt_ends),
@@ -947,6 +995,7 @@ int main(void) {
     int n_failed = cmocka_run_group_tests(units, NULL, NULL);
     n_failed += cmocka_run_group_tests(tests, make_conv, remove_model);
     n_failed += cmocka_run_group_tests(tests, make_windowed, remove_model);
+    n_failed += cmocka_run_group_tests(tests, make_shared, remove_model);
     n_failed += cmocka_run_group_tests(tests, make_delta, remove_model);
     return n_failed + cmocka_run_group_tests(replays, make_delta, remove_model);
 }

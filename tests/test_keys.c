@@ -13,6 +13,7 @@
 #include <string.h>
 
 #include "model/arch.h"
+#include "model/border.h"
 #include "model/keys.h"
 #include "testkit/gguf_write.h"
 #include "tests/place.h"
@@ -184,10 +185,10 @@ static void a_layer_shares_the_keys_of_the_last_one_of_its_kind_that_has_any(voi
         assert_int_equal(layer.n_head_kv, of.n_head_kv);
         assert_int_equal(layer.is_windowed, of.is_windowed);
     }
-    assert_false(kin_hparams_can_divide(&hp));
+    assert_false(kin_border_is_plain(&hp));
     free(hp.layers);
     if (read_file_of(gemma4_file(0, false), &kin_arch_gemma4, &hp, &err) != 0) fail_msg("%s", err.text);
-    assert_true(kin_hparams_can_divide(&hp));
+    assert_true(kin_border_is_plain(&hp));
     free(hp.layers);
     assert_int_equal(read_file_of(gemma4_file(3, true), &kin_arch_gemma4, &hp, &err), KIN_FAIL);
     assert_non_null(strstr(err.text, "layer 5 shares keys and values, but no layer of its kind has any"));

@@ -13,9 +13,11 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "testkit/golden.h"
 #include "testkit/head_eval.h"
+#include "testkit/small_models.h"
 #include "testkit/thread_ring.h"
 #include "tests/place.h"
 
@@ -118,6 +120,40 @@ static void gemma4_with_experts_gives_the_bits_of_one_machine(void **state) {
     expect_bits_of(GOLDEN_DIR "-families", "gemma4-26b.");
 }
 
+// Layers that read keys and values of others, and are given inputs made of the tokens.
+static void gemma4_with_shared_keys_gives_the_bits_of_one_machine(void **state) {
+    (void)state;
+    expect_bits_of(GOLDEN_DIR "-families", "gemma4-e2b.");
+}
+
+enum { N_SMALL_PROMPT = 130 }; // more than a window
+
+// Whatever crosses the border between two devices: inputs of the layers behind it; behind the layers whose keys and values others
+// read, these; in several rounds, of a layer of the same device.
+static void any_border_of_shared_keys_gives_the_bits_of_one_machine(void **state) {
+    char path[] = "/tmp/kin-test-ring-models-XXXXXX";
+    int32_t prompt[N_SMALL_PROMPT];
+    const int n_layer = kin_small_model_n_layer(KIN_SMALL_SHARED);
+    const size_t bytes = (N_SMALL_PROMPT + N_MADE) * KIN_SMALL_VOCAB * sizeof(float);
+    const kin_layer_share one = {n_layer, 0};
+    kin_err err;
+    (void)state;
+    for (int i = 0; i < N_SMALL_PROMPT; i++) prompt[i] = (i * 37 + i / 5) % KIN_SMALL_VOCAB;
+    if (kin_small_model_make(KIN_SMALL_SHARED, path, &err) != 0) fail_msg("%s", err.text);
+    run want = run_ring(path, prompt, N_SMALL_PROMPT, 1, &one);
+    for (int i = 1; i < n_layer; i++) {
+        const kin_layer_share two[] = {{i, 0}, {n_layer - i, 0}}, rounds[] = {{1, 0}, {0, 0}, {i, 0}};
+        run got[] = {run_ring(path, prompt, N_SMALL_PROMPT, 2, two), run_ring(path, prompt, N_SMALL_PROMPT, 3, rounds)};
+        for (int k = 0; k < 2; k++) {
+            assert_memory_equal(got[k].ids, want.ids, sizeof want.ids);
+            assert_memory_equal(got[k].logits, want.logits, bytes);
+            free(got[k].logits);
+        }
+    }
+    free(want.logits);
+    unlink(path);
+}
+
 static int n_vocab_of(const char *path) {
     kin_model model;
     kin_err err;
@@ -171,6 +207,8 @@ int main(void) {
         cmocka_unit_test(golden_models_give_the_bits_of_one_machine),
         cmocka_unit_test(golden_models_of_later_families_give_the_bits_of_one_machine),
         cmocka_unit_test(gemma4_with_experts_gives_the_bits_of_one_machine),
+        cmocka_unit_test(gemma4_with_shared_keys_gives_the_bits_of_one_machine),
+        cmocka_unit_test(any_border_of_shared_keys_gives_the_bits_of_one_machine),
         cmocka_unit_test(the_demo_model_gives_the_bits_of_one_machine),
         cmocka_unit_test(gpu_layers_in_one_window_give_the_same_tokens),
     };

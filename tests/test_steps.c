@@ -153,6 +153,31 @@ static void numbers_that_are_not_the_rings_are_refused(void **state) {
     kin_message_pool_close(pool);
 }
 
+// Of a model whose rows differ in width the frame says how wide they are, between the narrowest and the widest.
+static void rows_of_several_widths_arrive_as_they_left(void **state) {
+    (void)state;
+    const kin_batch batch = {.n_tokens = 3, .pos = pos, .seq = seq};
+    kin_steps of = steps, wider = steps;
+    kin_message_pool *pool = open_pool(1);
+    kin_proto_step m;
+    kin_err err;
+    of.n_least = N_EMBD / 2;
+    kin_message_buffer *p = kin_steps_pack(&of, pool, 1, &(kin_hop){.n_rows = 3, .n_embd = N_EMBD - 2}, &batch, x);
+    if (kin_steps_check(&of, p, &m, &err) != 0) fail_msg("%s", err.text);
+    assert_int_equal(m.n_embd, N_EMBD - 2);
+    float got[3 * N_EMBD];
+    kin_activations_decode(got, m.activations, 3 * m.n_embd, m.type);
+    assert_memory_equal(got, x, 3 * m.n_embd * sizeof *x);
+    wider.n_least = N_EMBD - 1;
+    assert_int_equal(kin_steps_check(&wider, p, &m, &err), KIN_FAIL);
+    assert_non_null(strstr(err.text, "activations of 6 values, but the model has 7"));
+    of.n_embd = N_EMBD - 3;
+    assert_int_equal(kin_steps_check(&of, p, &m, &err), KIN_FAIL);
+    assert_non_null(strstr(err.text, "activations of 6 values, but the model has 5"));
+    kin_message_pool_give(pool, p);
+    kin_message_pool_close(pool);
+}
+
 static void a_pool_gives_as_many_as_it_has(void **state) {
     (void)state;
     kin_message_pool *pool = open_pool(2);
@@ -376,6 +401,7 @@ int main(void) {
         cmocka_unit_test(a_step_arrives_as_it_left),
         cmocka_unit_test(a_request_for_pages_arrives_as_it_left),
         cmocka_unit_test(numbers_that_are_not_the_rings_are_refused),
+        cmocka_unit_test(rows_of_several_widths_arrive_as_they_left),
         cmocka_unit_test(a_pool_gives_as_many_as_it_has),
         cmocka_unit_test(a_queue_keeps_order_between_threads),
         cmocka_unit_test(a_waiting_thread_is_woken_once),

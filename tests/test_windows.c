@@ -36,10 +36,10 @@ enum {
 
 static char model_path[] = "/tmp/kin-test-windows-XXXXXX", root[64];
 
-static int make_model(void **state) {
+static int make_model(kin_small_model kind) {
     kin_err err;
-    (void)state;
-    return kin_small_model_make(KIN_SMALL_WINDOWED, model_path, &err);
+    strcpy(model_path, "/tmp/kin-test-windows-XXXXXX");
+    return kin_small_model_make(kind, model_path, &err);
 }
 
 static int remove_model(void **state) {
@@ -436,7 +436,11 @@ static void a_sequence_keeps_its_last_positions(void **state) {
 }
 
 static int set_up(void **state) {
-    return make_model(state) == 0 ? make_requests(state) : -1;
+    return make_model(KIN_SMALL_WINDOWED) == 0 ? make_requests(state) : -1;
+}
+
+static int set_up_shared(void **state) {
+    return make_model(KIN_SMALL_SHARED) == 0 ? make_requests(state) : -1;
 }
 
 int main(void) {
@@ -455,5 +459,17 @@ int main(void) {
         cmocka_unit_test(a_sequence_is_found_after_a_restart),
         cmocka_unit_test(a_sequence_is_loaded_beside_others),
     };
-    return cmocka_run_group_tests(tests, set_up, remove_model);
+    // Layers that read keys and values of others, on devices that have these, or copies of theirs.
+    const struct CMUnitTest shared[] = {
+        cmocka_unit_test(sequences_beside_each_other_are_those_alone),
+        cmocka_unit_test(a_ring_in_two_rounds_gives_the_sequences_of_one_machine),
+        cmocka_unit_test(sequences_that_wait_for_blocks_are_the_same),
+        cmocka_unit_test(drafts_change_no_sequence),
+        cmocka_unit_test(drafts_in_several_steps_at_once_change_no_sequence),
+        cmocka_unit_test(a_prompt_begins_with_a_part_of_one_in_flight),
+        cmocka_unit_test(a_sequence_is_found_after_a_restart),
+        cmocka_unit_test(a_sequence_is_loaded_beside_others),
+    };
+    int n_failed = cmocka_run_group_tests(tests, set_up, remove_model);
+    return n_failed + cmocka_run_group_tests(shared, set_up_shared, remove_model);
 }

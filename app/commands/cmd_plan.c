@@ -188,13 +188,10 @@ static int read_plan_options(plan_options *o, int argc, char **argv, kin_err *er
 
 // ---- sources of facts
 
-// n_device: how many devices are to share the model.
-static int model_from_file(const kin_session_options *o, const kin_work_facts *work, int n_device, kin_model_facts *model,
-                           kin_err *err) {
+static int model_from_file(const kin_session_options *o, const kin_work_facts *work, kin_model_facts *model, kin_err *err) {
     kin_session s;
     if (kin_session_open_model(&s, o, err) != 0) return KIN_FAIL;
-    int rc = n_device > 1 ? kin_session_check_divides(&s, err) : 0;
-    if (rc == 0) rc = kin_session_model_facts(&s, o, work, model, err);
+    int rc = kin_session_model_facts(&s, o, work, model, err);
     kin_session_close(&s);
     return rc;
 }
@@ -228,7 +225,7 @@ static int facts_from_file(const plan_options *o, kin_facts *facts, kin_err *err
     override_work(o, &facts->work);
     if (facts->work.n_ctx != n_ctx) kin_facts_forget_kv(&facts->model);
     if (fit_work(o, &facts->work, err) != 0) return KIN_FAIL;
-    if (o->session.model) return model_from_file(&o->session, &facts->work, facts->n_device, &facts->model, err);
+    if (o->session.model) return model_from_file(&o->session, &facts->work, &facts->model, err);
     if (facts->model.n_layer == 0) return kin_err_set(err, "%s: contains no \"model\"; give one with -m", o->what_if);
     return 0;
 }
@@ -284,7 +281,7 @@ static int find_gain(const plan_options *o, const kin_facts *facts, const kin_pl
     so.model = o->draft;
     so.fleet.cluster = false;
     if (work.n_batch > KIN_DRAFT_MODEL_BATCH) work.n_batch = KIN_DRAFT_MODEL_BATCH;
-    if (model_from_file(&so, &work, 1, &draft, err) != 0) return KIN_FAIL;
+    if (model_from_file(&so, &work, &draft, err) != 0) return KIN_FAIL;
     if (draft.n_vocab != facts->model.n_vocab)
         return kin_err_set(err, "%s: cannot be the draft model: its vocabulary has %d tokens, the model's %d", o->draft,
                            draft.n_vocab, facts->model.n_vocab);

@@ -9,6 +9,7 @@
 #include "base/log.h"
 #include "base/median.h"
 #include "cluster/join.h"
+#include "model/border.h"
 #include "model/ranges.h"
 #include "pipeline/watchdog.h"
 #include "pure/proto/label.h"
@@ -41,6 +42,7 @@ typedef struct call {
     kin_text_buffer *before; // a text sent before it; NULL: none
     kin_frame frame;
     uint8_t *payload;            // [frame.length], borrowed; receives the answer, too
+    size_t cap;                  // room for the answer to a step or to pages
     bool is_answered;            // an answer is expected
     uint64_t limit_ms;           // time limit for the answer, or for the next sign of progress
     const kin_remote_open *open; // for a plan
@@ -272,6 +274,7 @@ static int send_step(void *user, kin_message_buffer *buffer, kin_err *err) {
         return KIN_FAIL;
     call c = {.frame = buffer->frame,
               .payload = buffer->payload,
+              .cap = buffer->cap,
               .is_answered = true,
               .limit_ms = kin_tab_step_limit_ms(&t->facts, t->weights_bytes, step.n_tokens)};
     c.frame.epoch = t->n_plans;
@@ -379,7 +382,7 @@ static void join_ring(kin_tab *t) {
 // succession would give too short a time.
 static void send_echo(kin_tab *t) {
     const kin_session *s = t->shared->session;
-    size_t n = kin_activations_bytes((uint64_t)kin_hparams_stream_width(&s->model.hp), kin_fleet_wire_type(&s->fleet.o));
+    size_t n = kin_activations_bytes((uint64_t)kin_border_mean(&s->model.hp), kin_fleet_wire_type(&s->fleet.o));
     uint8_t *filler = calloc(1, n);
     kin_frame frame = {.type = KIN_FRAME_ECHO, .length = (uint32_t)n};
     t->echo_at = kin_clock_now();
@@ -510,7 +513,7 @@ static bool handle_answer(kin_tab *t, const kin_frame *frame, const uint8_t *pay
     kin_err err;
     if (c->state != CALL_SENT || frame->epoch != c->frame.epoch) return false;
     if (frame->type == c->frame.type && frame->type != KIN_FRAME_PLAN) {
-        if (frame->length > c->frame.length) return false;
+        if (frame->length > c->cap) return false;
         if (frame->length > 0) memcpy(c->payload, payload, frame->length);
         c->frame.length = frame->length;
         c->state = CALL_DONE;

@@ -22,6 +22,11 @@ void kin_message_pool_give(kin_message_pool *pool, kin_message_buffer *buffer) {
     (void)pool, (void)buffer;
 }
 
+bool kin_message_buffer_grow(kin_message_buffer *buffer, size_t n) {
+    kin_assert(buffer == &step);
+    return kin_web_payload(n) != NULL;
+}
+
 void *kin_web_alloc(size_t n) {
     return malloc(n);
 }

@@ -1,0 +1,39 @@
+// What a token takes with it over the border between two layers: the residual, and in some models what layers behind the border
+// need besides it. It is all that such layers need to know of the layers before them, so a device that is given it computes what
+// one device with all layers does.
+//
+// One row of float32 for each token:
+//   [stream width]          the residual (kin_hparams_stream_width)
+//   [n_layer - il][n_input] the inputs of the layers behind it
+//   [kin_ngram_width]       the embedding of the last tokens, if the layer before which it is added is behind the border
+//   for each layer before the border whose keys and values layers behind it read, the first one first:
+//     [n_embd_k][n_embd_v]  the token's keys and values
+// At the end of the model there is the residual only.
+//
+// Plain functions: any thread.
+#pragma once
+
+#include "model/hparams.h"
+
+enum { KIN_BORDER_SOURCES = 2 }; // most layers whose keys and values others read: a windowed one and another
+
+typedef struct kin_border {
+    int il;        // the layer behind it; n_layer: the end of the model
+    int width;     // numbers of a row
+    int stream;    // of which the first are the residual,
+    int inputs;    // then the inputs
+    int ngrams;    // then the embedding
+    int n_sources; // then the keys and values of these layers, in ascending order
+    int sources[KIN_BORDER_SOURCES];
+    int keys[KIN_BORDER_SOURCES]; // numbers of the keys and values of each
+} kin_border;
+
+// Returns the border before layer `il`, 0 to n_layer.
+kin_border kin_border_before(const kin_hparams *hp, int il);
+
+// Returns the widest row, and the mean of all borders between layers, rounded up.
+int kin_border_most(const kin_hparams *hp);
+int kin_border_mean(const kin_hparams *hp);
+
+// True if only the residual crosses the borders of the model.
+bool kin_border_is_plain(const kin_hparams *hp);
