@@ -6,7 +6,13 @@
 
 #include "base/clock.h"
 #include "base/log.h"
-#include "cluster/join_impl.h"
+#include "cluster/join_compute.h"
+#include "cluster/join_fetch.h"
+#include "cluster/join_measure.h"
+#include "cluster/join_messages.h"
+#include "cluster/join_pages.h"
+#include "cluster/join_prefetch.h"
+#include "cluster/join_prepare.h"
 #include "net/address.h"
 #include "net/dial.h"
 #include "pure/proto/goodbye.h"
@@ -169,27 +175,6 @@ static void connect_head(kin_join *j, const kin_member_action *a) {
 
 // ---- actions of the membership
 
-// Removes loopback addresses, which belong to the head's machine, unless there are no others.
-static void leave_out_loopback(kin_proto_endpoint *to) {
-    int n = 0;
-    for (int i = 0; i < to->n_addresses; i++) {
-        if (kin_address_is_loopback(to->address[i])) continue;
-        if (n < i) memcpy(to->address[n], to->address[i], sizeof to->address[n]);
-        n++;
-    }
-    if (n > 0) to->n_addresses = n;
-}
-
-void kin_join_fill_endpoint(const kin_join *j, kin_proto_endpoint *to) {
-    if (!kin_address_is_loopback(j->head.address)) leave_out_loopback(to);
-    // The head sees the gateway in another network, with the same port.
-    bool is_gateway = j->head.is_by_gateway && to->port == j->head.port && to->n_addresses > 0;
-    if (to->n_addresses > 0 && !is_gateway) return;
-    to->n_addresses = 1;
-    snprintf(to->address[0], sizeof to->address[0], "%s", j->head.address);
-    to->port = j->head.port;
-}
-
 // Connects to the neighbour, or to the head, which relays.
 static void connect_ring(kin_join *j, kin_side side, bool by_head) {
     kin_proto_endpoint to = by_head ? (kin_proto_endpoint){0} : side == KIN_SIDE_NEXT ? j->plan->next : j->plan->previous;
@@ -249,32 +234,6 @@ static void run_queued(kin_join *j, const kin_join_action *a) {
         enter_epoch(j, a->of_member.epoch);
     else
         apply_action(j, &a->of_member);
-}
-
-static kin_join_action *queue_action(kin_join_actions *q) {
-    if (q->n == q->cap) {
-        q->cap = q->cap ? 2 * q->cap : KIN_MEMBER_ACTIONS;
-        q->at = realloc(q->at, (size_t)q->cap * sizeof *q->at);
-        kin_assert(q->at);
-    }
-    return &q->at[q->n++];
-}
-
-// Runs at top level only: actions caused by an action are queued behind the others.
-void kin_join_act(kin_join *j, const kin_member_event *event) {
-    kin_join_actions *q = &j->actions;
-    if (j->watch.hangs) return;
-    const kin_member_actions *actions = kin_member_step(j->member, kin_clock_now(), event);
-    *queue_action(q) = (kin_join_action){.enters = true, .of_member.epoch = kin_member_epoch(j->member)};
-    for (int i = 0; i < actions->n; i++) *queue_action(q) = (kin_join_action){.of_member = actions->at[i]};
-    if (q->is_draining) return;
-    q->is_draining = true;
-    while (q->next < q->n) {
-        kin_join_action a = q->at[q->next++]; // the queue may grow meanwhile
-        run_queued(j, &a);
-    }
-    q->next = q->n = 0;
-    q->is_draining = false;
 }
 
 // ---- the endpoint's callbacks
@@ -456,6 +415,8 @@ int kin_join_run(const kin_join_options *o, kin_err *err) {
     j->watch.dog.least_ns = (o->hang_ms ? o->hang_ms : HANG_MS) * UINT64_C(1000000);
     pthread_mutex_init(&j->mutex, NULL);
     kin_join_init_pages(j);
+    kin_join_open_prepare(j);
+    j->actions.run = run_queued;
     int rc = open_all(j, err) == 0 ? kin_join_compute(j, err) : KIN_FAIL;
     close_all(j);
     return rc;

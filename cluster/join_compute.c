@@ -1,9 +1,11 @@
 // The computing thread: opens instances, computes steps, and reports results to the loop's thread.
+#include "cluster/join_compute.h"
+
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/log.h"
-#include "cluster/join_impl.h"
+#include "cluster/join_prepare.h"
 #include "pure/proto/label.h"
 
 enum { PROGRESS_MS = 200 }; // between two reports of the same work
@@ -73,30 +75,7 @@ static void report_result(kin_join *j, const result *r) {
     if (!kin_endpoint_call(j->ring.endpoint, on_result, copy)) free(copy);
 }
 
-static kin_kv_disk kv_disk_of(const kin_join *j) {
-    kin_kv_disk disk = {.dir = j->o.cache_dir, .cap = j->o.kv_cap, .peers = &j->ring.peers};
-    if (!j->o.keeps_kv || kin_key_derive(disk.secret, &j->o.key, KIN_KEY_FOR_PAGES, NULL) != 0) disk.dir = NULL;
-    return disk;
-}
-
-kin_engine_instance_options kin_join_instance_options(kin_join *j, const char *path) {
-    return (kin_engine_instance_options){.model_path = path,
-                                         .in_parts = !j->o.model_path || strcmp(path, j->o.model_path) != 0,
-                                         .cache_dir = j->o.no_cache ? NULL : j->o.cache_dir,
-                                         .cache_cap = j->o.cache_cap,
-                                         .kv_disk = kv_disk_of(j),
-                                         .memory = j->o.memory,
-                                         .n_threads = j->o.n_threads,
-                                         .no_gpu = j->o.no_gpu,
-                                         .remote = j->o.engine,
-                                         .sum = kin_exchange_sum(j->ring.exchange),
-                                         .pool = j->ring.pool,
-                                         .in = j->ring.in,
-                                         .stop = j->o.stop,
-                                         .n_signs = &j->n_signs};
-}
-
-void kin_join_copy_path(kin_join *j, char path[KIN_JOIN_PATH]) {
+static void copy_path(kin_join *j, char path[KIN_JOIN_PATH]) {
     pthread_mutex_lock(&j->mutex);
     memcpy(path, j->model_path, KIN_JOIN_PATH);
     pthread_mutex_unlock(&j->mutex);
@@ -124,7 +103,7 @@ static void open_instance(kin_join *j, const kin_message_buffer *buffer) {
     char path[KIN_JOIN_PATH];
     kin_proto_plan *plan = malloc(sizeof *plan);
     kin_assert(plan);
-    kin_join_copy_path(j, path);
+    copy_path(j, path);
     kin_prepacking_pause(j->ring.prepacking);
     kin_join_close_instance(j);
     kin_metrics_reset_instance(j->metrics);

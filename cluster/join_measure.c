@@ -1,7 +1,9 @@
 // Link measurements that the head asks a device for.
+#include "cluster/join_measure.h"
+
 #include <stdio.h>
 
-#include "cluster/join_impl.h"
+#include "cluster/join_messages.h"
 #include "pure/proto/label.h"
 
 static void on_measured(void *user, const kin_proto_measured *measured) {

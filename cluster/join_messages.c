@@ -1,8 +1,9 @@
 // A device's messages to its head, and to the user.
+#include "cluster/join_messages.h"
+
 #include <stdio.h>
 #include <string.h>
 
-#include "cluster/join_impl.h"
 #include "engine/governor.h"
 #include "net/address.h"
 #include "pure/proto/label.h"

@@ -1,10 +1,10 @@
 // KV pages of sequences on this device's disk (engine/kv_store.h) and on others'. The device reports the pages that it has
 // written; the head says whose pages to copy. Pages that a new plan's layers lack are fetched from the devices that have them
 // (fetch/page_fetch.h).
+#include "cluster/join_pages.h"
+
 #include <stdlib.h>
 #include <string.h>
-
-#include "cluster/join_impl.h"
 
 enum { BUSY_MS = 1000 }; // since the last step
 

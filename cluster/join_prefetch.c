@@ -2,11 +2,14 @@
 // then packs in a thread of the lowest priority, and reports its progress (PREFETCHED).
 //
 // A plan ends an order: if the order was for that plan, everything is here.
+#include "cluster/join_prefetch.h"
+
+#include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
 
 #include "base/log.h"
-#include "cluster/join_impl.h"
+#include "cluster/join_fetch.h"
+#include "cluster/join_messages.h"
 #include "pure/proto/label.h"
 #include "sys/disk.h"
 
@@ -14,38 +17,6 @@ enum {
     REPORT_MS = 1000,
     STANDBY_PART = 10, // of the free disk space, for standby weights
 };
-
-// ---- layers on this device
-
-static bool is_same_share(const kin_share *a, const kin_share *b) {
-    return memcmp(a, b, sizeof *a) == 0; // integers of one size, without padding
-}
-
-bool kin_join_has_layers(const kin_join *j, const kin_proto_plan *plan, const kin_windows *windows, const kin_share *share) {
-    const kin_layer_set *here = &j->fetching.here;
-    bool sliced = !kin_share_is_whole(share) && is_same_share(share, &here->share);
-    if (!j->fetching.chunks || memcmp(&j->fetching.model, &plan->model, sizeof j->fetching.model) != 0 || windows->n == 0)
-        return false;
-    for (int i = 0; i < windows->n; i++) {
-        for (int il = windows->at[i].layer_begin; il < windows->at[i].layer_end; il++) {
-            if (!here->has[il] && !(sliced && here->has_share[il])) return false;
-        }
-    }
-    return true;
-}
-
-// Notes layers for one share at a time: chunks of other shares are found by the missing-chunk scan.
-void kin_join_note_layers(kin_join *j, const kin_windows *windows, const kin_share *share) {
-    kin_layer_set *here = &j->fetching.here;
-    bool *has = kin_share_is_whole(share) ? here->has : here->has_share;
-    if (!kin_share_is_whole(share) && !is_same_share(share, &here->share)) {
-        here->share = *share;
-        memset(here->has_share, 0, sizeof here->has_share);
-    }
-    for (int i = 0; i < windows->n; i++) {
-        for (int il = windows->at[i].layer_begin; il < windows->at[i].layer_end; il++) has[il] = true;
-    }
-}
 
 // ---- reporting
 
@@ -95,8 +66,8 @@ static void begin_packing(kin_join *j) {
     }
     job->ticket = j->ahead.order->ticket;
     job->plan = j->ahead.order->plan;
-    job->but =
-        j->preparing.ticket && is_same_share(&share, &j->preparing.share) ? j->preparing.windows.windows : (kin_windows){0};
+    job->but = j->preparing.ticket && kin_join_is_same_share(&share, &j->preparing.share) ? j->preparing.windows.windows
+                                                                                          : (kin_windows){0};
     snprintf(job->path, sizeof job->path, "%s", path);
     j->ahead.progress.stage = KIN_PROTO_PACKING;
     kin_prepacking_begin(j->ring.prepacking, job);
@@ -104,13 +75,14 @@ static void begin_packing(kin_join *j) {
 
 // ---- the fetch
 
-void kin_join_prefetch_progress(kin_join *j, const kin_proto_progress *progress) {
+static void later_progress(kin_join *j, const kin_fetch_progress *p) {
+    const kin_proto_progress *progress = &p->sent;
     if (!j->ahead.order->ticket) return;
     j->ahead.progress = *progress;
     if (j->o.progress) j->o.progress(j->o.user, "fetching ahead", progress->done, progress->total, progress->rate);
 }
 
-void kin_join_prefetch_fetched(kin_join *j) {
+static void later_done(kin_join *j) {
     kin_member_windows w;
     kin_err err;
     j->ahead.fetches = false;
@@ -125,7 +97,7 @@ void kin_join_prefetch_fetched(kin_join *j) {
     begin_packing(j);
 }
 
-void kin_join_prefetch_failed(kin_join *j, const char *reason) {
+static void later_failed(kin_join *j, const char *reason) {
     j->ahead.fetches = false;
     if (j->ahead.order->ticket) end_prefetch(j, reason);
 }
@@ -194,6 +166,8 @@ void kin_join_end_prefetch(kin_join *j) {
 // ---- opening and closing
 
 int kin_join_open_prefetch(kin_join *j, kin_err *err) {
+    static const kin_join_fetch_sink sink = {later_progress, NULL, later_done, later_failed};
+    j->fetching.for_later = &sink;
     j->ahead.order = calloc(1, sizeof *j->ahead.order);
     return j->ahead.order ? 0 : kin_err_set(err, "out of memory");
 }

@@ -1,11 +1,20 @@
-// Internals of joining, shared by join.c (links, the membership and its actions: the loop's thread), join_messages.c (messages to
-// the head), join_measure.c (link measurements), join_prepare.c (from a plan to a model file), join_prefetch.c (weights for later
-// plans), join_pages.c (KV pages) and join_compute.c (the computing thread).
+// The state of a device that joins, and how its modules report events to the membership. They stand one above the other:
+//
+//   join_messages  messages to the head, and to the user
+//   join_measure   link measurements
+//   join_pages     KV pages
+//   join_fetch     fetching parts of the model
+//   join_prefetch  weights for later plans
+//   join_prepare   from a plan to a device that is ready for it
+//   join_compute   the computing thread
+//   join           links, actions of the membership, opening and closing
+//
+// Owner: kin_join_run. Thread: the loop's, except where it says otherwise.
 #pragma once
 
 #include <pthread.h>
 
-#include "cluster/join.h"
+#include "cluster/device_options.h"
 #include "cluster/probe_queue.h"
 #include "cluster/ring_member.h"
 #include "fetch/fetch.h"
@@ -25,8 +34,11 @@ typedef struct kin_join_action {
     kin_member_action of_member;
 } kin_join_action;
 
+typedef struct kin_join kin_join;
+
 typedef struct kin_join_actions {
-    kin_join_action *at; // [cap], of which [next, n) are pending
+    void (*run)(kin_join *join, const kin_join_action *action); // carries an action out
+    kin_join_action *at;                                        // [cap], of which [next, n) are pending
     int next, n, cap;
     bool is_draining;
 } kin_join_actions;
@@ -65,8 +77,17 @@ typedef struct kin_join_head {
     kin_proto_id id;
 } kin_join_head;
 
-// The model that is fetched (join_prepare.c), and the head it comes from.
+// Who is told how a fetch goes: for a plan, or for a later one.
+typedef struct kin_join_fetch_sink {
+    void (*progress)(kin_join *join, const kin_fetch_progress *progress);
+    void (*headers)(kin_join *join); // the files can be opened as a model; NULL: not wanted
+    void (*done)(kin_join *join);
+    void (*failed)(kin_join *join, const char *reason);
+} kin_join_fetch_sink;
+
+// The model that is fetched (join_fetch.c), and the head it comes from.
 typedef struct kin_join_fetching {
+    const kin_join_fetch_sink *for_plan, *for_later;
     kin_fetch *fetch;
     kin_chunk_store *chunks; // filled by the fetch
     kin_proto_hash model;
@@ -114,7 +135,7 @@ typedef struct kin_join_computing {
     const char *progress_what;
 } kin_join_computing;
 
-typedef struct kin_join {
+struct kin_join {
     kin_join_options o;
     kin_ring_member ring;
     kin_metrics *metrics;
@@ -145,9 +166,7 @@ typedef struct kin_join {
     char model_path[KIN_JOIN_PATH]; // for the next instance
     bool given_up, has_other_key;   // has_other_key: the head has another key; that is `why`
     kin_err why;
-} kin_join;
-
-// ---- join.c
+};
 
 // Runs one step of the membership, and its actions, which may cause events. Does nothing once the computing thread hangs.
 void kin_join_act(kin_join *j, const kin_member_event *event);
@@ -156,83 +175,7 @@ void kin_join_act(kin_join *j, const kin_member_event *event);
 // device reached the head; loopback addresses only on the head's machine.
 void kin_join_fill_endpoint(const kin_join *j, kin_proto_endpoint *to);
 
-// ---- join_messages.c; the loop's thread
-
-void kin_join_report_status(kin_join *j);                                    // to the user, if it has changed
-void kin_join_send(kin_join *j, uint32_t epoch, const kin_proto_message *m); // to the head, if there is one
-void kin_join_send_facts(kin_join *j);
-void kin_join_send_events(kin_join *j);
-void kin_join_send_status(kin_join *j);
-void kin_join_send_failed(kin_join *j, const kin_member_action *a);
-void kin_join_send_next(kin_join *j, const kin_member_action *a);
-void kin_join_send_progress(kin_join *j, uint32_t epoch);
-void kin_join_send_ready(kin_join *j, uint32_t epoch);
-
-// ---- join_measure.c; the loop's thread
-
-int kin_join_open_probes(kin_join *j, kin_err *err);
-void kin_join_handle_measure(kin_join *j, const kin_proto_measure *wanted);
-
-// ---- join_prepare.c; the loop's thread
-
-void kin_join_handle_plan(kin_join *j, uint32_t epoch, const kin_proto_plan *plan);
-// Closes the store if its files are not in the cache any more, so that they are fetched again.
-void kin_join_check_store(kin_join *j);
-void kin_join_handle_have(kin_join *j, const kin_proto_have *have);
-void kin_join_send_have(kin_join *j); // offers its parts of the model, for a head that does not know them
-void kin_join_prepare(kin_join *j, uint32_t ticket);
-void kin_join_reuse(kin_join *j, uint32_t epoch);
-
-// Fetches what these windows of `plan`'s model need, with the plan's share of their layers; the callbacks go to join_prepare.c or
-// join_prefetch.c.
-void kin_join_fetch(kin_join *j, const kin_proto_plan *plan, const kin_windows *windows, bool ahead);
 bool kin_join_knows_own_file(const kin_join *j); // true if the file is the one that was hashed
-bool kin_join_has_own_file(const kin_join *j, const kin_proto_plan *plan);
-
-// Called when the instance of the preparation `ticket` is open.
-void kin_join_handle_instance(kin_join *j, uint32_t ticket, const kin_proto_ready *ready);
-
-// ---- join_prefetch.c; the loop's thread
-
-int kin_join_open_prefetch(kin_join *j, kin_err *err);
-void kin_join_close_prefetch(kin_join *j); // after the loop and the computing thread have ended
-
-// See kin_ring_member_options.
-int kin_join_pack(void *join, const kin_prepacking_job *job, const atomic_bool *stop, kin_packed **held, kin_err *err);
-void kin_join_on_packed(void *join, uint32_t ticket);
-
-void kin_join_handle_prefetch(kin_join *j, const kin_proto_prefetch *order);
-void kin_join_end_prefetch(kin_join *j); // for another head, or for a plan, which has priority
-// Begins the prefetch when there is nothing more important to fetch, and reports its progress. Call it ten times a second.
-void kin_join_prefetch_tick(kin_join *j);
-
-// True if that share of all layers of these windows is on this device.
-bool kin_join_has_layers(const kin_join *j, const kin_proto_plan *plan, const kin_windows *windows, const kin_share *share);
-void kin_join_note_layers(kin_join *j, const kin_windows *windows, const kin_share *share);
-
-// Callbacks of a fetch that works for a prefetch.
-void kin_join_prefetch_progress(kin_join *j, const kin_proto_progress *progress);
-void kin_join_prefetch_fetched(kin_join *j);
-void kin_join_prefetch_failed(kin_join *j, const char *reason);
-
-// ---- join_pages.c; the loop's thread, except init and fini
-
-void kin_join_init_pages(kin_join *j);
-void kin_join_open_pages(kin_join *j);
-void kin_join_on_page_written(void *join, const kin_page_name *name, size_t n); // the store's thread
-bool kin_join_is_busy(void *join);                                              // a step was computed within a second
-void kin_join_register_page_peers(kin_join *j); // at a plan: registers the head, which then registers others
-void kin_join_handle_kept(kin_join *j, const kin_proto_kept *kept);
-void kin_join_fini_pages(kin_join *j);
-
-// ---- join_compute.c
 
 // Any thread: returns the options with which instances over that file are opened.
 kin_engine_instance_options kin_join_instance_options(kin_join *j, const char *path);
-void kin_join_copy_path(kin_join *j, char path[KIN_JOIN_PATH]);
-
-// Closes the instance; with a sliding window logs its memory. Call from the computing thread, or after all threads have stopped.
-void kin_join_close_instance(kin_join *join);
-
-// Runs the computing thread. Returns as kin_join_run does.
-int kin_join_compute(kin_join *j, kin_err *err);
