@@ -38,18 +38,10 @@ one_machine() { # MODEL FILE
     ask "$one" "$2"
     end $pid_one
 }
-refuses_rings() { # MODEL: prints why it does
-    key head
-    HOME=$dir/head timeout 20 "$kin" serve --cluster --devices 2 --name desk --key-file "$dir/head/key" --listen 127.0.0.1 --cluster-port "$port" \
-        --hidden -m "$1" --port 0 2>&1 | sed -n 's/^kin: .*\(one machine.*\)/\1/p' | grep .
-}
 mkdir -p "$dir/head"
 for model in $models; do
     claim=${model##*/}
     rm -f "$dir"/*.text
-    case $claim in
-    gemma4-e2b* | qwen4exp*) echo "$claim: $(refuses_rings "$model")" && continue ;;
-    esac
     one_machine "$model" "$dir/one.text"
     join anna
     join bert
