@@ -1,4 +1,5 @@
 #include "engine/model_facts.h"
+#include "engine/kv.h"
 #include "engine/shard_memory.h"
 
 #include <stdlib.h>
@@ -213,6 +214,7 @@ int kin_model_facts_of(kin_model_facts *f, const kin_model *m, const kin_shard_o
     const kin_hparams *hp = &m->hp;
     if (hp->n_layer > KIN_FACTS_MAX_LAYERS)
         return kin_err_set(err, "%d layers; at most %d are supported", hp->n_layer, KIN_FACTS_MAX_LAYERS);
+    if (kin_kv_check_type(hp, o->kv_type, err) != 0) return KIN_FAIL;
     *f = (kin_model_facts){.n_layer = hp->n_layer, .n_vocab = hp->n_vocab};
     f->hidden_bytes = (double)sizeof(float) * kin_border_mean(hp);
     for (int il = 0; il < hp->n_layer; il++) add_layer(f, m, il);

@@ -526,10 +526,12 @@ static void check_facts(const char *dir, const kin_golden *g) {
     kin_err err;
     snprintf(path, sizeof path, "%s/%s.gguf", dir, g->name);
     if (kin_model_open(&m, path, &err) != 0) fail_msg("%s", err.text);
-    const kin_shard_options o = kin_shard_options_defaults(&m);
+    kin_shard_options o = kin_shard_options_defaults(&m);
     if (kin_model_facts_of(&facts, &m, &o, &err) != 0) fail_msg("%s: %s", g->name, err.text);
     assert_int_equal(facts.n_layer, m.hp.n_layer);
     assert_true(facts.layer_ops > 4 && facts.kv_bytes > 0);
+    o.kv_type = GGML_TYPE_Q8_0; // plans and shards refuse the same models
+    assert_int_equal(kin_model_facts_of(&facts, &m, &o, &err), kin_kv_check_type(&m.hp, o.kv_type, &err));
     kin_model_close(&m);
 }
 #define check_facts(...) FROM_TEST(check_facts(__VA_ARGS__))
