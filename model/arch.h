@@ -15,6 +15,7 @@ struct kin_arch {
     bool mixes_layers;    // layers without key and value heads are not attention
     bool drafts;          // kin computes the draft blocks that its files may have (model/draft_block.h)
     bool drafts_unnormed; // they take hidden states as they are, not what the output norm or their own makes of them
+    bool centers_drafts;  // the norm of what they make subtracts the mean first (LayerNorm)
     bool is_like_llama;   // its layers have nothing beyond llama's: a browser's GPU can compute only such families
 
     const char *output_norm; // the tensor's name without ".weight"; NULL: "output_norm"

@@ -122,6 +122,7 @@ static int find_ends(kin_draft_block *b, const kin_model *m, const kin_draft_blo
     b->has_output = view->output != m->output;
     b->embeds = view->token_embd != m->token_embd ? view : m;
     b->out_norm = (const float *)view->output_norm->data;
+    b->centers_out = m->hp.arch->centers_drafts;
     b->model_norm = (const float *)m->output_norm->data;
     if (!m->hp.arch->drafts_unnormed) b->in_norm = before ? before->out_norm : b->model_norm;
     return 0;

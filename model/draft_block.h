@@ -25,6 +25,7 @@ typedef struct kin_draft_block {
     const kin_model *embeds; // has the embeddings of its tokens: the view itself, or the model
     const float *in_norm;    // f32 [n_embd] norm of the states that it takes; NULL: they are taken as they are
     const float *out_norm;   // f32 [n_embd] norm before the output matrix
+    bool centers_out;        // it subtracts the mean first
     const float *model_norm; // the same of the model
 } kin_draft_block;
 

@@ -358,8 +358,11 @@ static int run(kin_mtp_drafter *d, int k, kin_err *err) {
     d->of[k].n_ops = 0;
     const int rc = kin_shard_run(shard, step, 0, d->x, d->y, err);
     kin_shard_end(shard, step, true);
-    for (size_t i = 0; i < (size_t)d->n_out && rc == 0 && shape(d)->n_streams == 1; i++)
-        normalize(d, d->blocks.at[k].out_norm, d->y + i * width(d), d->normed + i * width(d));
+    for (size_t i = 0; i < (size_t)d->n_out && rc == 0 && shape(d)->n_streams == 1; i++) {
+        float *y = d->y + i * width(d), *to = d->normed + i * width(d);
+        if (d->blocks.at[k].centers_out) d->kernels->center((int64_t)width(d), y, to);
+        normalize(d, d->blocks.at[k].out_norm, d->blocks.at[k].centers_out ? to : y, to);
+    }
     return rc;
 }
 

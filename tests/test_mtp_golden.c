@@ -88,7 +88,8 @@ static void end(const kin_draft_block *b, kin_head *head, int n, const float *x,
     const int n_embd = b->view.hp.n_embd;
     kin_err err;
     if (b->view.hp.n_streams == 1) {
-        normalize(b, b->out_norm, n, x, y);
+        for (int i = 0; i < n && b->centers_out; i++) kin_kernels_choose(&err)->center(n_embd, x + i * n_embd, y + i * n_embd);
+        normalize(b, b->out_norm, n, b->centers_out ? y : x, y);
         return;
     }
     assert_int_equal(kin_head_end(head, n, x, y, &err), 0);
@@ -203,7 +204,7 @@ static void check_family(const char *name) {
 
 static void the_logits_of_each_block_are_llama_cpp_s(void **state) {
     static const char *const names[] = {"qwen35",  "qwen35moe", "qwen3next", "glm4moe", "deepseek2", "deepseek32",
-                                        "glm-dsa", "hy_v3",     "step35",    "mimo2",   "deepseek4"};
+                                        "glm-dsa", "hy_v3",     "step35",    "mimo2",   "deepseek4", "nemotron_h_moe"};
     (void)state;
     for (size_t i = 0; i < sizeof names / sizeof names[0]; i++) check_family(names[i]);
 }

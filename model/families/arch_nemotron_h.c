@@ -1,7 +1,10 @@
 // nemotron_h: Nemotron-H, Nemotron Nano 2. A layer is one block: a state space (Mamba-2), attention without a rope, or a
 // feed-forward block without a gate, whose activation is the square of the positive part. nemotron_h_moe: Nemotron 3. The same
-// with experts instead of that block, which are chosen by sigmoids and may work on a latent, and a shared expert.
+// with experts instead of that block, which are chosen by sigmoids and may work on a latent, and a shared expert. Its draft block
+// is attention and experts in one layer.
 #include "model/arch.h"
+
+static const char *const obeyed[] = {"nextn_predict_layers", NULL};
 
 static void read_state_space(kin_hparams *hp, kin_meta *k) {
     kin_delta_net *d = &hp->delta;
@@ -53,13 +56,22 @@ static void read_nemotron_h_moe_keys(kin_hparams *hp, kin_meta *k) {
     if (!k->failed) read_nemotron_experts(hp, k);
 }
 
+static bool is_draft(const kin_layer *layer) {
+    return !layer->has_no_attention && !layer->has_no_ff;
+}
+
+static void read_nemotron_draft(kin_hparams *hp, kin_meta *k, int i_block) {
+    hp->layers[0].n_head = kin_meta_int_at(k, "attention.head_count", i_block, KIN_KEY_REQUIRED, 1, 1 << 12);
+    hp->layers[0].n_head_kv = kin_meta_int_at(k, "attention.head_count_kv", i_block, 0, 0, 1 << 12); // 0: as the model's
+}
+
 static void describe_nemotron_h_layer(const kin_hparams *hp, int il, kin_layer *layer) {
     (void)il;
-    layer->has_experts = hp->n_expert > 0 && layer->has_no_attention;
+    layer->has_experts = hp->n_expert > 0 && (layer->has_no_attention || is_draft(layer));
 }
 
 static kin_weight_set require_experts(const kin_hparams *hp) {
-    kin_weight_set set = KIN_WEIGHT_SET(KIN_W_FFN_NORM_ATTN, KIN_W_FFN_ROUTER, KIN_W_FFN_UP_EXPS, KIN_W_FFN_DOWN_EXPS);
+    kin_weight_set set = KIN_WEIGHT_SET(KIN_W_FFN_ROUTER, KIN_W_FFN_UP_EXPS, KIN_W_FFN_DOWN_EXPS);
     const kin_weight_set shared = KIN_WEIGHT_SET(KIN_W_FFN_SHARED_UP, KIN_W_FFN_SHARED_DOWN);
     const kin_weight_set latent = KIN_WEIGHT_SET(KIN_W_FFN_LATENT_DOWN, KIN_W_FFN_LATENT_UP);
     if (hp->n_ff_shared > 0) kin_weight_set_join(&set, &shared);
@@ -68,7 +80,12 @@ static kin_weight_set require_experts(const kin_hparams *hp) {
 }
 
 static kin_weight_set require_nemotron_h_weights(const kin_hparams *hp, const kin_layer *layer) {
-    if (layer->has_experts) return require_experts(hp);
+    if (layer->has_experts) {
+        kin_weight_set set = require_experts(hp), norm = KIN_WEIGHT_SET(KIN_W_FFN_NORM_ATTN);
+        const kin_weight_set draft = KIN_WEIGHT_SET(KIN_WEIGHTS_ATTENTION, KIN_W_FFN_NORM_2);
+        kin_weight_set_join(&set, is_draft(layer) ? &draft : &norm);
+        return set;
+    }
     if (layer->has_no_attention) return KIN_WEIGHT_SET(KIN_W_FFN_NORM_ATTN, KIN_W_FFN_UP, KIN_W_FFN_DOWN);
     if (!layer->is_recurrent) return KIN_WEIGHT_SET(KIN_WEIGHTS_ATTENTION);
     return KIN_WEIGHT_SET(KIN_W_ATTN_NORM, KIN_W_STATE_IN, KIN_W_DELTA_CONV, KIN_W_STATE_CONV_BIAS, KIN_W_DELTA_DT, KIN_W_STATE_A,
@@ -77,6 +94,8 @@ static kin_weight_set require_nemotron_h_weights(const kin_hparams *hp, const ki
 
 static kin_weight_set allow_nemotron_h_weights(const kin_hparams *hp, const kin_layer *layer) {
     (void)hp;
+    if (layer->has_experts && is_draft(layer))
+        return KIN_WEIGHT_SET(KIN_W_FFN_CHOICE_BIAS, KIN_WEIGHTS_QKV_BIAS, KIN_W_ATTN_OUT_BIAS);
     if (layer->has_experts) return KIN_WEIGHT_SET(KIN_W_FFN_CHOICE_BIAS);
     if (layer->has_no_attention || layer->is_recurrent) return (kin_weight_set){{0}};
     return KIN_WEIGHT_SET(KIN_WEIGHTS_QKV_BIAS, KIN_W_ATTN_OUT_BIAS);
@@ -95,8 +114,12 @@ const kin_arch kin_arch_nemotron_h_moe = {
     .name = "nemotron_h_moe",
     .title = "Nemotron 3",
     .mixes_layers = true,
+    .drafts = true,
+    .centers_drafts = true,
+    .keys = obeyed,
     .read = read_nemotron_h_moe_keys,
     .layer = describe_nemotron_h_layer,
+    .draft_layer = read_nemotron_draft,
     .required = require_nemotron_h_weights,
     .optional = allow_nemotron_h_weights,
 };
