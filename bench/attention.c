@@ -296,10 +296,10 @@ static bool chosen(const options *o, const kin_kernels *k) {
 }
 
 int main(int argc, char **argv) {
-    static const kin_kv_layout layouts[] = {{KIN_TYPE_F16, 0, 64, 64, false},
-                                            {KIN_TYPE_F16, 0, 128, 128, false},
-                                            {KIN_TYPE_Q8_0, 0, 64, 64, false},
-                                            {KIN_TYPE_Q8_0, 0, 128, 128, false}};
+    static const kin_kv_layout layouts[] = {{KIN_TYPE_F16, 0, 64, 64, false, false},
+                                            {KIN_TYPE_F16, 0, 128, 128, false, false},
+                                            {KIN_TYPE_Q8_0, 0, 64, 64, false, false},
+                                            {KIN_TYPE_Q8_0, 0, 128, 128, false, false}};
     options o = {.heads = 32, .kv_heads = 8, .threads = 2, .rounds = 7};
     int n_timed = 0;
     if (!parse(argc, argv, &o)) {

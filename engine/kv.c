@@ -46,15 +46,16 @@ int kin_kv_home(const kin_hparams *hp, const kin_window *w, int il) {
     return home;
 }
 
-// Cells with compressed rows are F16 for any type.
-static enum ggml_type type_of(const kin_layer *layer, enum ggml_type type) {
-    return layer->is_compressed ? GGML_TYPE_F16 : type;
+// Cells with compressed rows are F16 for any type, and so are the keys of indexers, which are where others have values.
+static enum ggml_type type_of(const kin_layer *layer, int is_v, enum ggml_type type) {
+    return layer->is_compressed || (is_v && layer->n_index_key > 0) ? GGML_TYPE_F16 : type;
 }
 
 static size_t layer_row_bytes(const kin_hparams *hp, enum ggml_type type, int il) {
     const kin_layer layer = kin_layer_of(hp, il);
-    type = type_of(&layer, type);
-    return ggml_row_size(type, width(hp, il, 0)) + ggml_row_size(type, width(hp, il, 1));
+    size_t bytes = 0;
+    for (int is_v = 0; is_v < 2; is_v++) bytes += ggml_row_size(type_of(&layer, is_v, type), width(hp, il, is_v));
+    return bytes;
 }
 
 // Returns the bytes of a page of the model.
@@ -174,8 +175,9 @@ int kin_kv_open(kin_kv **out, const kin_hparams *hp, const kin_kv_options *o,
             struct ggml_context *ctx = device->is_gpu ? kv->gpu_ctx : kv->cpu_ctx;
             const int64_t n_cells = n_cells_of(hp, o, il, device->is_gpu);
             kv->has_window[il] = !device->is_gpu && kin_kv_window_has(&o->window, &kv->layers[il]);
-            kv->k[il] = ggml_new_tensor_2d(ctx, type_of(&kv->layers[il], o->type), width(hp, il, 0), n_cells);
-            if (width(hp, il, 1) > 0) kv->v[il] = ggml_new_tensor_2d(ctx, o->type, width(hp, il, 1), n_cells);
+            kv->k[il] = ggml_new_tensor_2d(ctx, type_of(&kv->layers[il], 0, o->type), width(hp, il, 0), n_cells);
+            if (width(hp, il, 1) > 0)
+                kv->v[il] = ggml_new_tensor_2d(ctx, type_of(&kv->layers[il], 1, o->type), width(hp, il, 1), n_cells);
         }
     }
     if (alloc_cpu(kv, err) != 0 || alloc_gpu(kv, gpu, err) != 0) goto fail;
@@ -503,10 +505,11 @@ static bool are_kernel_scales_finite(int n_head_kv, int dim, const uint8_t *cell
 bool kin_kv_page_is_finite(const kin_kv *kv, int il, const uint8_t *page) {
     const kin_layer *layer = &kv->layers[il];
     const size_t k_bytes = block_bytes(kv->k[il]), v_bytes = block_bytes(kv->v[il]);
-    if (type_of(layer, kv->o.type) == GGML_TYPE_F16) return are_finite(page, (k_bytes + v_bytes) / sizeof(ggml_fp16_t));
+    if (type_of(layer, 0, kv->o.type) == GGML_TYPE_F16) return are_finite(page, (k_bytes + v_bytes) / sizeof(ggml_fp16_t));
     if (!kv->kernels || kin_kv_is_on_gpu(kv, il))
         return are_ggml_scales_finite(page, k_bytes) && are_ggml_scales_finite(page + k_bytes, v_bytes);
     if (!are_kernel_scales_finite(layer->n_head_kv, layer->head_dim, page, k_bytes)) return false;
+    if (layer->n_index_key > 0) return are_finite(page + k_bytes, v_bytes / sizeof(ggml_fp16_t));
     return v_bytes == 0 || are_kernel_scales_finite(layer->n_head_kv, layer->v_dim, page + k_bytes, v_bytes);
 }
 

@@ -141,8 +141,8 @@ static int count_layer_ops(const kin_model *m, const kin_shard_options *o, int i
     for (int id = 0; id < KIN_W_COUNT; id++) layers[il].w[id] = weight(ctx, m->layers[il].w[id], kernels != NULL);
     split_fused(ctx, m, il, layers[il].w);
     layers[il].k = ggml_new_tensor_2d(ctx, o->kv_type, kin_layer_n_embd_k(&layer), 64);
-    if (!layer.is_latent && !layer.is_compressed)
-        layers[il].v = ggml_new_tensor_2d(ctx, o->kv_type, kin_layer_n_embd_v(&layer), 64);
+    const enum ggml_type v_type = layer.n_index_key > 0 ? GGML_TYPE_F16 : o->kv_type; // an indexer's keys
+    if (kin_layer_n_embd_v(&layer) > 0) layers[il].v = ggml_new_tensor_2d(ctx, v_type, kin_layer_n_embd_v(&layer), 64);
     kin_graph g = {.ctx = ctx, .gf = ggml_new_graph_custom(ctx, n_max, false), .hp = hp, .layers = layers, .flash = o->flash};
     g.kernels = kernels;
     g.ops = ops;
@@ -176,9 +176,15 @@ static void set_shares(kin_model_facts *f, const kin_model *m) {
     kin_facts_set_shares(f, bytes);
 }
 
-// Returns the bytes that a layer reads of each token of the context.
-static double read_of(const kin_layer *layer, enum ggml_type type) {
+// Returns the bytes that a layer reads of each token of the context, on average: where an indexer chooses, attention reads only
+// what it has chosen.
+static double read_of(const kin_hparams *hp, const kin_layer *layer, const kin_shard_options *o) {
+    const enum ggml_type type = o->kv_type;
     if (layer->is_recurrent || layer->has_no_attention) return 0;
+    if (layer->n_index_key > 0) {
+        const double chosen = hp->indexer.n_chosen < o->n_ctx ? (double)hp->indexer.n_chosen / o->n_ctx : 1;
+        return (double)sizeof(ggml_fp16_t) * layer->n_index_key + chosen * (double)ggml_row_size(type, kin_layer_n_embd_k(layer));
+    }
     if (layer->is_compressed) return layer->ratio > 0 ? (double)sizeof(ggml_fp16_t) * layer->head_dim / layer->ratio : 0;
     return (double)ggml_row_size(type, kin_layer_n_embd_k(layer) + kin_layer_n_embd_v(layer));
 }
@@ -199,7 +205,7 @@ static void set_kv(kin_model_facts *f, const kin_model *m, const kin_shard_optio
     double held[KIN_FACTS_MAX_LAYERS], read = 0;
     for (int il = 0; il < m->hp.n_layer; il++) {
         const kin_layer layer = kin_layer_of(&m->hp, il);
-        read += read_of(&layer, o->kv_type);
+        read += read_of(&m->hp, &layer, o);
         held[il] = layer.kv_back > 0 ? 0 : (double)kin_shard_kv_bytes(m, o, il, il + 1, false);
         f->gpu_kv_bytes = larger(f->gpu_kv_bytes, (double)kin_shard_kv_bytes(m, o, il, il + 1, true) / o->n_ctx);
     }

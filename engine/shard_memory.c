@@ -11,6 +11,15 @@
 // reclaim, including some KV cache (Linux, no GPU).
 #define OVERHEAD_BYTES (16u << 20)
 
+// Returns what an indexer takes: keys, queries, weights and chosen positions for each token, and the scores of a few rows.
+static uint64_t indexer_bytes(const kin_indexer *x, const kin_shard_options *o) {
+    enum { SCORED_ROWS = 4 };
+    const uint64_t n_batch = (uint64_t)o->n_batch, key = 4 * (uint64_t)x->key_dim;
+    if (x->n_chosen == 0 || o->n_ctx <= x->n_chosen) return key * n_batch;
+    const uint64_t per_token = (uint64_t)x->n_head * (key + 4) + 4 * (uint64_t)x->n_chosen;
+    return (key + per_token) * n_batch + SCORED_ROWS * 4 * (uint64_t)o->n_ctx;
+}
+
 // Estimates ggml's compute buffer and work memory for the largest batch of a prompt.
 static uint64_t compute_estimate(const kin_model *model, const kin_shard_options *o, bool has_masks) {
     kin_hparams own = kin_share_hparams(&o->share, &model->hp);
@@ -32,7 +41,7 @@ static uint64_t compute_estimate(const kin_model *model, const kin_shard_options
     per_token += 4 * (uint64_t)kin_ngram_width(&hp->ngram);
     if (has_masks) per_token += (hp->window > 0 ? 8 : 4) * (uint64_t)o->n_ctx;
     if (!o->flash) per_token += 8 * (uint64_t)hp->n_head * (uint64_t)o->n_ctx; // scores, before and after the softmax
-    return per_token * (uint64_t)o->n_batch;
+    return per_token * (uint64_t)o->n_batch + indexer_bytes(&hp->indexer, o);
 }
 
 // Without ggml's kernels there are no masks: kin's kernels use positions instead.

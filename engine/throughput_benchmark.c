@@ -411,7 +411,7 @@ static int measure_attention(kin_throughput_benchmark *r, int n_tokens, int n_ce
     struct ggml_tensor *q = input(&g, GGML_TYPE_F32, WIDTH, n_tokens), *mask = input(&g, GGML_TYPE_F16, n_cells, n_tokens);
     int n = 0;
     for (; n < most && add_cache(&at, &g, n, n_cells); n++) {
-        ggml_build_forward_expand(g.graph.gf, r->device->kernels ? kin_op_attend(&g.graph, n, q, &g.graph.all)
+        ggml_build_forward_expand(g.graph.gf, r->device->kernels ? kin_op_attend(&g.graph, n, q, NULL, &g.graph.all)
                                                                  : attention_of_ggml(&g, n, q, mask));
     }
     double seconds;

@@ -11,7 +11,7 @@ static bool has_dim(int dim, int step) {
 
 bool kin_kv_has(const kin_kv_layout *kv) {
     bool is_f16 = kv->type == KIN_TYPE_F16, is_q8_0 = kv->type == KIN_TYPE_Q8_0;
-    if (kv->v_in_k && kv->v_dim > kv->k_dim) return false;
+    if (kv->v_in_k ? kv->v_dim > kv->k_dim : kv->by_cell) return false;
     return (is_f16 || is_q8_0) && has_dim(kv->k_dim, is_q8_0 ? 32 : 16) && has_dim(kv->v_dim, is_q8_0 ? 32 : 16);
 }
 
@@ -25,7 +25,8 @@ size_t kin_kv_block_bytes(const kin_kv_layout *kv, bool is_k) {
 int64_t kin_attention_tile_end(const kin_attention *a, int64_t row) {
     int group = a->n_head / a->kv.n_head_kv, n_queries = kin_attention_queries(a);
     int64_t most = row + (group < n_queries ? n_queries / group : 1), end = row + 1;
-    while (end < a->n_rows && end < most && a->blocks[end] == a->blocks[row]) end++;
+    if (kin_attention_chooses(a, row)) return end;
+    while (end < a->n_rows && end < most && a->blocks[end] == a->blocks[row] && !kin_attention_chooses(a, end)) end++;
     return end;
 }
 
@@ -49,13 +50,15 @@ size_t kin_attention_partial_bytes(const kin_kv_layout *kv, int n_head, int64_t 
 
 int64_t kin_attention_plan(kin_attention *a, int n_threads) {
     kin_assert(kin_kv_has(&a->kv) && a->n_head % a->kv.n_head_kv == 0);
-    int64_t n_cells = 0;
+    kin_assert(!a->chosen || (a->kv.by_cell && !a->first_cells));
+    a->n_seen = 0;
     a->n_tiles = a->last_tile = a->last_tile_row = 0;
     for (int64_t row = 0; row < a->n_rows; row = kin_attention_tile_end(a, row)) a->n_tiles++;
-    for (int64_t row = 0; row < a->n_rows; row++) n_cells = a->n_cells[row] > n_cells ? a->n_cells[row] : n_cells;
+    for (int64_t row = 0; row < a->n_rows; row++)
+        a->n_seen = kin_attention_end(a, row) > a->n_seen ? kin_attention_end(a, row) : a->n_seen;
     int64_t n_tasks = a->n_tiles * a->kv.n_head_kv * kin_attention_parts(a);
-    bool fits = a->partial && kin_attention_partial_bytes(&a->kv, a->n_head, a->n_rows, n_cells) <= a->partial_bytes;
-    a->n_spans = n_threads > 1 && n_tasks < n_threads * TASKS_PER_THREAD && fits ? (int)spans_of(n_cells) : 1;
+    bool fits = a->partial && kin_attention_partial_bytes(&a->kv, a->n_head, a->n_rows, a->n_seen) <= a->partial_bytes;
+    a->n_spans = n_threads > 1 && n_tasks < n_threads * TASKS_PER_THREAD && fits ? (int)spans_of(a->n_seen) : 1;
     if (a->n_spans < 1) a->n_spans = 1;
     return n_tasks * a->n_spans;
 }

@@ -1,7 +1,8 @@
 // How attention is divided into tasks. Private to kernels/; the interface is kernels.h.
 //
-// A tile is a run of consecutive rows with the same block table. If a row has more queries of one kv head than a tile, they are
-// divided into parts of nearly equal size. Tasks are numbered [kv head][part][tile][span].
+// A tile is a run of consecutive rows with the same block table, or one row that attends to chosen positions. If a row has more
+// queries of one kv head than a tile, they are divided into parts of nearly equal size. Tasks are numbered [kv
+// head][part][tile][span].
 #pragma once
 
 #include "kernels/kernels.h"
@@ -11,6 +12,15 @@ enum {
     KIN_TILE_VALUES = 8192, // maximum values of a tile's queries: 64 of 128, 32 of 256, 14 of 576 (with a tile of K or V
                             // they fit in the first two cache levels)
 };
+
+// True if a row attends to chosen positions only.
+static inline bool kin_attention_chooses(const kin_attention *a, int64_t row) {
+    return a->chosen && a->n_cells[row] > a->n_chosen;
+}
+// Returns the end of the places of a row: its n_cells, or the number of chosen ones.
+static inline int32_t kin_attention_end(const kin_attention *a, int64_t row) {
+    return kin_attention_chooses(a, row) ? a->n_chosen : a->n_cells[row];
+}
 
 // Returns the end (one past the last row) of the tile that begins at `row`.
 int64_t kin_attention_tile_end(const kin_attention *a, int64_t row);

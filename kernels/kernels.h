@@ -82,6 +82,8 @@ typedef struct kin_matrix {
 // 64 i + 63, for all kv heads: [block][kv head], and within it
 //   K  f16   [k_dim][64 cells]                             V  f16   [64 cells][v_dim]
 //      q8_0  int8 [k_dim / 4][64][4], f16 [k_dim / 32][64]     q8_0  int8 [64 / 4][v_dim][4], f16 [v_dim / 32][64]
+// or, if a layer's attention reads single cells (kin_kv_layout.by_cell),
+//   K  f16   [64 cells][k_dim]                             q8_0  int8 [64 cells][k_dim], f16 [64 cells][k_dim / 32]
 // q8_0 has one scale per 32 values of a cell's head. Blocks are aligned to 64 bytes.
 enum {
     KIN_KV_CELLS = 64,
@@ -94,6 +96,7 @@ typedef struct kin_kv_layout {
     int n_head_kv;
     int k_dim, v_dim; // values of a head
     bool v_in_k;      // there is no V: a head's values are the first v_dim of its key
+    bool by_cell;     // K is stored by cell; only with v_in_k
 } kin_kv_layout;
 
 // True if attention has a kernel for it: k_dim and v_dim must be multiples of 16 up to KIN_KV_DIM, of 32 for Q8_0.
@@ -129,8 +132,12 @@ typedef struct kin_attention {
     int64_t n_rows;
     const float *q; // f32 [n_rows, ldq], of which n_head * k_dim are read
     int64_t ldq;
-    const int32_t *n_cells;       // [n_rows] end of the positions that a row attends to: its own + 1. 0: its output is zeros
-    const int32_t *first_cells;   // [n_rows] the first position that it attends to (sliding windows); NULL: 0
+    const int32_t *n_cells;     // [n_rows] end of the positions that a row attends to: its own + 1. 0: its output is zeros
+    const int32_t *first_cells; // [n_rows] the first position that it attends to (sliding windows); NULL: 0
+    const int32_t *chosen;      // i32 [n_rows, n_chosen]: rows whose n_cells is above n_chosen attend to these positions only,
+                                // which ascend; they take the places of the positions from 0 on in spans. Needs kv.by_cell, and
+                                // no first_cells. NULL: rows attend to all
+    int n_chosen;
     const int32_t *const *blocks; // [n_rows] the block of a row's positions 64 i .. Consecutive rows with the same table (the
                                   // same pointer) read K and V once
     float *out;                   // f32 [n_rows, ldo], of which n_head * v_dim are written
@@ -139,6 +146,7 @@ typedef struct kin_attention {
     size_t partial_bytes;
     // Set by kin_attention_plan():
     int n_spans;                      // spans that are separate tasks; 1: a task has all of them
+    int64_t n_seen;                   // the most cells that a row attends to
     int64_t n_tiles;                  // groups of rows that read K and V together
     int64_t last_tile, last_tile_row; // the tile that attend() computed last, and its first row
 } kin_attention;
@@ -160,6 +168,36 @@ bool kin_attention_may_split(int n_head_kv, int n_threads);
 
 // Returns the bytes of `partial` needed to split n_rows rows that attend to at most n_cells cells.
 size_t kin_attention_partial_bytes(const kin_kv_layout *kv, int n_head, int64_t n_rows, int64_t n_cells);
+
+// ---- indexers
+
+// Scores of the cells of a block, of one query: the sum over the heads, in order, of weight * max(q . k, 0), where each product
+// is a sum over the columns in order.
+typedef struct kin_index_query {
+    int n_head, dim;      // dim is a multiple of 16
+    const float *q;       // f32 [n_head, dim]
+    const float *weights; // f32 [n_head]
+} kin_index_query;
+
+// Finds the n greatest of many scores, of equal ones the first. NaN is less than all others.
+enum {
+    KIN_CHOSEN_MAX = 4096,
+    KIN_GREATEST_ROOM = 2 * KIN_CHOSEN_MAX,
+};
+typedef struct kin_greatest {
+    int n;        // at most KIN_CHOSEN_MAX
+    int n_held;   // the first of at and key
+    bool is_full; // n have been found, of which `least` is the least
+    uint32_t least;
+    int32_t at[KIN_GREATEST_ROOM]; // ascending
+    uint32_t key[KIN_GREATEST_ROOM];
+} kin_greatest;
+
+void kin_greatest_begin(kin_greatest *g, int n);
+// Adds the scores // f32 [n_scores] of the numbers first, first + 1, ..., which are above all before.
+void kin_greatest_add(kin_greatest *g, int32_t first, int n_scores, const float *scores);
+// Writes the numbers of the n greatest to `at`, ascending. At least n must have been added.
+void kin_greatest_end(kin_greatest *g, int32_t *at);
 
 // ---- rotary position embedding
 
@@ -305,6 +343,9 @@ typedef struct kin_kernels {
     // thread needs its own copy of `a`, which remembers the last task: tasks are found quickly in ascending order.
     void (*attend)(kin_attention *a, int64_t begin, int64_t end);
     void (*attend_merge)(const kin_attention *a, int64_t begin, int64_t end);
+
+    // The scores of the 64 cells of a block of an indexer's keys: k // f16 [dim][64 cells] -> scores // f32 [64]
+    void (*index_scores)(const kin_index_query *query, const uint16_t *k, float *scores);
 
     // y = x / sqrt(mean(x^2) + eps) * weight; all // f32 [n], n a multiple of 16. y may be x. weight NULL: 1.
     void (*rms_norm)(int64_t n, const float *x, const float *weight, float eps, float *y);

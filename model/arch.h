@@ -24,8 +24,9 @@ struct kin_arch {
     const char *const *keys; // keys that its reader handles although other families' files with them are refused; ends with NULL.
                              // NULL: none (model/keys.h)
 
-    const char *const *ignored; // names of tensors of layers ("blk.N." left out) that kin accepts and never reads, because what
-                                // they compute changes nothing in the contexts that kin computes; ends with NULL. NULL: none
+    const char *const *ignored; // names of tensors of layers ("blk.N." left out) that kin accepts and, unless a layer requires
+                                // them, never reads, because what they compute changes nothing in the contexts that kin computes;
+                                // ends with NULL. NULL: none
 
     // Reads the family's own keys into *hp, which already has the common ones; NULL: it has none.
     void (*read)(kin_hparams *hp, kin_meta *keys);

@@ -180,13 +180,13 @@ static struct ggml_tensor *last_queries(kin_graph *g, int il, struct ggml_tensor
 // Attention by kin's kernels: a layer's three products are one node, its heads the next.
 static struct ggml_tensor *attend_by_kernels(kin_graph *g, int il, struct ggml_tensor *x) {
     const kin_layer layer = kin_layer_of(g->hp, il);
-    if (drops_rows(g, il)) return kin_op_attend(g, il, last_queries(g, il, x), &g->out);
+    if (drops_rows(g, il)) return kin_op_attend(g, il, last_queries(g, il, x), NULL, &g->out);
     struct ggml_tensor *const *w = g->layers[il].w, *y;
     if (layer.kv_back > 0)
         y = kin_op_heads(g, il, linear(g, w[KIN_W_ATTN_Q], w[KIN_W_ATTN_Q_BIAS], x), layer.n_head, 0, &g->all);
     else
         y = kin_op_heads(g, il, stack_qkv(g, w, x), layer.n_head, layer.n_head_kv, &g->all);
-    return kin_op_attend(g, il, y, &g->all); // [n_embd_out, n]
+    return kin_op_attend(g, il, y, NULL, &g->all); // [n_embd_out, n]
 }
 
 // Returns the query, key or value as computed by ggml; `all` is their common product, or NULL. [width, n]
@@ -263,7 +263,7 @@ static struct ggml_tensor *attend_gated(kin_graph *g, int il, struct ggml_tensor
     struct ggml_tensor *both = linear(g, w[KIN_W_ATTN_Q_GATE], NULL, normed); // [2 n_embd_q, n]
     struct ggml_tensor *q = kin_op_fields(g, both, how.n_head, &(kin_op_field){0, how.head_dim}, 1);
     struct ggml_tensor *gate = kin_op_fields(g, both, how.n_head, &(kin_op_field){how.head_dim, how.head_dim}, 1);
-    y = kin_op_attend(g, il, kin_op_heads(g, il, q, how.n_head, 0, rows), rows); // [n_embd_q, n]
+    y = kin_op_attend(g, il, kin_op_heads(g, il, q, how.n_head, 0, rows), NULL, rows); // [n_embd_q, n]
     return kin_op_gate_heads(g, il, y, gate);
 }
 
@@ -322,18 +322,33 @@ static struct ggml_tensor *recur(kin_graph *g, int il, struct ggml_tensor *norme
     return drops_rows(g, il) ? wanted_rows(g, y) : y;
 }
 
+// Returns the positions that the layer's indexer chooses for rows of the normed x, whose queries have the latents qa // [n_query,
+// n]: i32 [n_chosen, n]. NULL: they see all.
+static struct ggml_tensor *choose(kin_graph *g, int il, struct ggml_tensor *x, struct ggml_tensor *qa, kin_graph_rows *rows) {
+    struct ggml_tensor *const *w = g->layers[il].w;
+    if (!w[KIN_W_INDEX_K] || g->n_kv <= g->hp->indexer.n_chosen) return NULL;
+    struct ggml_tensor *q = linear(g, w[KIN_W_INDEX_Q_B], NULL, qa);       // [n_head * key_dim, n]
+    struct ggml_tensor *weights = linear(g, w[KIN_W_INDEX_PROJ], NULL, x); // [n_head, n]
+    return kin_op_index_choose(g, il, q, weights, rows);
+}
+
 // Attention of the normed x over latents: [n_head * latent.v_dim, n]
 static struct ggml_tensor *attend_latent(kin_graph *g, int il, struct ggml_tensor *x) {
-    struct ggml_tensor *const *w = g->layers[il].w, *q;
+    struct ggml_tensor *const *w = g->layers[il].w, *q, *chosen = NULL;
     const kin_latent *latent = &g->hp->latent;
     const kin_layer how = kin_layer_of(g->hp, il);
     kin_graph_rows *rows = drops_rows(g, il) ? &g->out : &g->all;
     struct ggml_tensor *keys = linear(g, w[KIN_W_LATENT_KV_A], NULL, x); // [n_latent + n_rot, n_tokens]
     ggml_build_forward_expand(g->gf, kin_op_latent_keys(g, il, keys));
+    if (w[KIN_W_INDEX_K]) {
+        keys = linear(g, w[KIN_W_INDEX_K], NULL, x); // [key_dim, n_tokens]
+        ggml_build_forward_expand(g->gf, kin_op_index_keys(g, il, keys));
+    }
     if (drops_rows(g, il)) x = wanted_rows(g, x); // [n_embd, n_out]
     if (w[KIN_W_LATENT_Q_A]) {
         q = linear(g, w[KIN_W_LATENT_Q_A], NULL, x); // [n_query, n]
         q = kin_block_norm(g, q, w[KIN_W_LATENT_Q_A_NORM], NULL);
+        chosen = choose(g, il, x, q, rows);
         q = linear(g, w[KIN_W_LATENT_Q_B], NULL, q); // [n_head * (k_dim + n_rot), n]
     } else {
         q = linear(g, w[KIN_W_LATENT_Q], NULL, x); // [n_head * (k_dim + n_rot), n]
@@ -341,7 +356,7 @@ static struct ggml_tensor *attend_latent(kin_graph *g, int il, struct ggml_tenso
     struct ggml_tensor *y =
         kin_op_by_heads(g, q, w[KIN_W_LATENT_K_B], how.n_head, how.head_dim);     // [n_head * (n_latent + n_rot), n]
     y = kin_op_latent_queries(g, il, y, q, rows);                                 // the same
-    y = kin_op_attend(g, il, y, rows);                                            // [n_head * n_latent, n]
+    y = kin_op_attend(g, il, y, chosen, rows);                                    // [n_head * n_latent, n]
     return kin_op_by_heads(g, y, w[KIN_W_LATENT_V_B], how.n_head, latent->v_dim); // [n_head * v_dim, n]
 }
 

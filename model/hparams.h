@@ -52,6 +52,17 @@ typedef struct kin_latent {
     bool is_fused;    // the file has the matrices of keys and values in one, which must be converted (KIN_W_LATENT_KV_B)
 } kin_latent;
 
+// The indexer of latent attention: small heads that choose the tokens that a query sees, if there are more than n_chosen. A token
+// has one key for all of them, in its cell of the cache beside the latent. A token's score is the sum over the heads of weight *
+// max(query . key, 0), and the n_chosen tokens with the greatest scores are seen; of equal ones the earlier.
+typedef struct kin_indexer {
+    int n_head;
+    int key_dim;    // of which the first kin_latent.n_rot rotate
+    int n_chosen;   // 0: the model has no indexer
+    bool rope_neox; // of its queries and keys
+    float eps;      // of the keys' norm, which subtracts the mean
+} kin_indexer;
+
 // Attention over a window of tokens and over compressed rows behind it (DeepSeek V4). All heads of a token have one key, which is
 // also their value. In a layer with a ratio of r each whole block of r tokens makes a further such row: for each channel the sum
 // of the block's values, weighted by the softmax of its gates; with overlapping blocks also of values and gates that the block
@@ -112,6 +123,7 @@ typedef struct kin_layer {
     bool has_no_ff;              // the layer is attention, or recurrent, only
     bool is_recurrent;           // a gated delta net, or a short convolution, instead of attention: a state of each sequence
     bool is_latent;              // attention is latent: head_dim and v_dim are those of the cache
+    int n_index_key;             // numbers of the indexer's key in a token's cell; 0: there is no indexer
     bool is_compressed;          // attention sees a window and compressed rows; head_dim is that of the one key
     int ratio;                   // tokens of a compressed row; 0: the layer has no such rows
     bool has_ngrams;             // an embedding of the last tokens is added to the streams before it
@@ -179,6 +191,7 @@ typedef struct kin_hparams {
     kin_delta_net delta; // of recurrent layers; or
     kin_short_conv conv;
     kin_latent latent; // of latent layers
+    kin_indexer indexer;
     kin_compressed compressed;
 
     // 1 (caps: 0) if the family has none.
@@ -222,8 +235,10 @@ static inline int kin_layer_n_embd_k(const kin_layer *layer) {
     return layer->n_head_kv * layer->head_dim;
 }
 
+// Where latents are the values, the indexer's keys take the values' place.
 static inline int kin_layer_n_embd_v(const kin_layer *layer) {
-    return layer->is_latent || layer->is_compressed ? 0 : layer->n_head_kv * layer->v_dim;
+    if (layer->is_latent) return layer->n_index_key;
+    return layer->is_compressed ? 0 : layer->n_head_kv * layer->v_dim;
 }
 
 static inline int kin_layer_n_embd_out(const kin_layer *layer) {
@@ -237,8 +252,18 @@ static inline int kin_hparams_expert_width(const kin_hparams *hp) {
 
 // Returns the layout of its KV cache with kin's kernels. type: a GGUF type number
 static inline kin_kv_layout kin_layer_kv(const kin_layer *layer, int type) {
-    return (kin_kv_layout){
-        .type = type, .n_head_kv = layer->n_head_kv, .k_dim = layer->head_dim, .v_dim = layer->v_dim, .v_in_k = layer->is_latent};
+    return (kin_kv_layout){.type = type,
+                           .n_head_kv = layer->n_head_kv,
+                           .k_dim = layer->head_dim,
+                           .v_dim = layer->v_dim,
+                           .v_in_k = layer->is_latent,
+                           .by_cell = layer->n_index_key > 0};
+}
+
+// The same for its indexer's keys, which are F16 for any type of the cache.
+static inline kin_kv_layout kin_layer_index_kv(const kin_layer *layer) {
+    const int dim = layer->n_index_key, f16 = 1;
+    return (kin_kv_layout){.type = f16, .n_head_kv = 1, .k_dim = dim, .v_dim = dim, .v_in_k = true};
 }
 
 // Returns the description of a layer. Hyper-parameters without a list have plain layers.

@@ -187,10 +187,11 @@ struct ggml_tensor *kin_op_heads(kin_graph *g, int il, struct ggml_tensor *y, in
 
 // ---- attention
 
-// Sources: the heads, K, V (or K again, if values are within keys), and scratch and sinks if there are any.
+// Sources: the heads, K, V (or K again, if values are within keys), and scratch, sinks and chosen positions if there are any.
 static kin_attention attention_of(const struct ggml_tensor *out, const struct kin_op *op) {
     const struct ggml_tensor *heads = out->src[0], *k = out->src[1], *v = out->src[2];
     const struct ggml_tensor *partial = op->has_partial ? out->src[3] : NULL;
+    const struct ggml_tensor *chosen = op->has_chosen ? out->src[3 + op->has_partial + op->has_sinks] : NULL;
     return (kin_attention){
         .kv = kin_layer_kv(&op->layer, (int)k->type),
         .k = k->data,
@@ -204,6 +205,8 @@ static kin_attention attention_of(const struct ggml_tensor *out, const struct ki
         .ldq = heads->ne[0],
         .n_cells = op->rows->plain.n_cells,
         .first_cells = op->layer.is_windowed ? op->rows->plain.first_cells : NULL,
+        .chosen = chosen ? chosen->data : NULL,
+        .n_chosen = chosen ? (int)chosen->ne[0] : 0,
         .blocks = op->layer.is_windowed ? op->rows->plain.window_tables : op->rows->plain.tables,
         .out = out->data,
         .ldo = out->ne[0],
@@ -241,7 +244,7 @@ static size_t attention_bytes(const struct ggml_tensor *out, const struct kin_op
     kin_attention a = attention_of(out, op);
     if (a.n_rows > 1) return 0;
     kin_attention_plan(&a, n_threads);
-    return a.n_spans > 1 ? kin_attention_partial_bytes(&a.kv, a.n_head, a.n_rows, a.n_cells[0]) : ggml_nbytes(out);
+    return a.n_spans > 1 ? kin_attention_partial_bytes(&a.kv, a.n_head, a.n_rows, a.n_seen) : ggml_nbytes(out);
 }
 
 static kin_op_area attention_area(const struct ggml_tensor *out, const struct kin_op *op, int n_threads, int chunk) {
@@ -274,7 +277,8 @@ static struct ggml_tensor *partial_of(kin_graph *g, const kin_graph_layer *layer
         const kin_layer how = kin_layer_of(g->hp, il);
         const kin_kv_layout kv = kin_layer_kv(&how, (int)layer->k->type);
         if (!kin_attention_may_split(how.n_head_kv, g->n_threads)) continue;
-        size_t of_layer = kin_attention_partial_bytes(&kv, how.n_head, n_rows, g->n_kv);
+        const bool chooses = how.n_index_key > 0 && g->n_kv > g->hp->indexer.n_chosen;
+        size_t of_layer = kin_attention_partial_bytes(&kv, how.n_head, n_rows, chooses ? g->hp->indexer.n_chosen : g->n_kv);
         if (of_layer > bytes) bytes = of_layer;
     }
     if (bytes == 0) return NULL;
@@ -283,18 +287,21 @@ static struct ggml_tensor *partial_of(kin_graph *g, const kin_graph_layer *layer
     return g->partial;
 }
 
-struct ggml_tensor *kin_op_attend(kin_graph *g, int il, struct ggml_tensor *heads, kin_graph_rows *rows) {
+struct ggml_tensor *kin_op_attend(kin_graph *g, int il, struct ggml_tensor *heads, struct ggml_tensor *chosen,
+                                  kin_graph_rows *rows) {
     const kin_graph_layer *layer = &g->layers[il];
     struct ggml_tensor *partial = partial_of(g, layer, rows->n), *sinks = layer->w[KIN_W_ATTN_SINKS];
-    struct ggml_tensor *args[5] = {heads, layer->k, layer->v ? layer->v : layer->k};
+    struct ggml_tensor *args[6] = {heads, layer->k, layer->v ? layer->v : layer->k};
     int n_args = 3;
     if (partial) args[n_args++] = partial;
     if (sinks) args[n_args++] = sinks;
+    if (chosen) args[n_args++] = chosen;
     struct kin_op *op = kin_op_new(g, KIN_OP_ATTEND);
     op->rows = rows;
     op->layer = kin_layer_of(g->hp, il);
     op->has_partial = partial != NULL;
     op->has_sinks = sinks != NULL;
+    op->has_chosen = chosen != NULL;
     struct ggml_tensor *out =
         kin_op_node(g, GGML_TYPE_F32, kin_layer_n_embd_out(&op->layer), rows->n, args, n_args, &attention, op);
     if (!partial) return out;
@@ -303,6 +310,7 @@ struct ggml_tensor *kin_op_attend(kin_graph *g, int il, struct ggml_tensor *head
     merge->layer = op->layer;
     merge->has_partial = true;
     merge->has_sinks = op->has_sinks;
+    merge->has_chosen = op->has_chosen;
     return kin_op_inplace(g, out, NULL, 0, &merging, merge);
 }
 

@@ -74,8 +74,10 @@ struct ggml_tensor *kin_op_copy(kin_graph *g, struct ggml_tensor *x, struct ggml
 // and keys rotated by the rows' positions; keys and values go to their cells of the cache.
 struct ggml_tensor *kin_op_heads(kin_graph *g, int il, struct ggml_tensor *y, int n_q, int n_kv, kin_graph_rows *rows);
 
-// Attention of rows of heads // [at least n_embd_q, n], queries first -> [n_embd_out, n]
-struct ggml_tensor *kin_op_attend(kin_graph *g, int il, struct ggml_tensor *heads, kin_graph_rows *rows);
+// Attention of rows of heads // [at least n_embd_q, n], queries first -> [n_embd_out, n]. chosen // i32 [any, n]: what
+// kin_op_index_choose has made; NULL: rows attend to all.
+struct ggml_tensor *kin_op_attend(kin_graph *g, int il, struct ggml_tensor *heads, struct ggml_tensor *chosen,
+                                  kin_graph_rows *rows);
 
 // Multiplies the first ne[0] values of each head of x // [n_head * any, n] by the head's own matrix // [.., n_out, n_head]: ->
 // [n_head * width, n], of which the first n_out values of each head are set. x must have no other columns. Of weights with two
@@ -97,6 +99,14 @@ struct ggml_tensor *kin_op_latent_keys(kin_graph *g, int il, struct ggml_tensor 
 // its query in q // [n_head * (k_dim + n_rot), n], and the factor of its position. Changes y.
 struct ggml_tensor *kin_op_latent_queries(kin_graph *g, int il, struct ggml_tensor *y, struct ggml_tensor *q,
                                           kin_graph_rows *rows);
+
+// Normalises an indexer's keys y // [key_dim, n], rotates and stores them. Changes y.
+struct ggml_tensor *kin_op_index_keys(kin_graph *g, int il, struct ggml_tensor *y);
+
+// Chooses the positions that rows see: q // [n_head * key_dim, n] queries of the indexer's heads, which it rotates, weights //
+// [n_head, n] -> i32 [n_chosen, n], of which only rows with more than n_chosen cells are set.
+struct ggml_tensor *kin_op_index_choose(kin_graph *g, int il, struct ggml_tensor *q, struct ggml_tensor *weights,
+                                        kin_graph_rows *rows);
 
 // Multiplies the heads' results x // [n_embd_out, n] by what the layer's gate makes of gate // [n_head * n_head_gate, n]. Changes
 // x.

@@ -66,7 +66,7 @@ struct kin_op {
     const kin_graph_rows *rows;
     int n_q, n_kv; // heads
     kin_graph_sums *sums;
-    bool has_q_norm, has_k_norm, has_factors, has_partial;
+    bool has_q_norm, has_k_norm, has_factors, has_partial, has_chosen;
     bool v_is_k;     // values are made of the keys' products
     bool norms_all;  // queries and keys are normalised over all heads at once
     bool norms_each; // each head's norm has weights of its own

@@ -143,8 +143,12 @@ static kin_str name_in_layer(kin_str name) {
 
 bool kin_model_ignores(const kin_model *m, const kin_gguf_tensor *t) {
     const kin_str name = name_in_layer(t->name);
-    for (const char *const *at = m->hp.arch->ignored; at && *at; at++)
-        if (kin_str_eq(name, *at)) return true;
+    const kin_layer layer = kin_layer_of(&m->hp, 0); // the same of all layers
+    const kin_weight_set required = m->hp.arch->required(&m->hp, &layer);
+    for (const char *const *at = m->hp.arch->ignored; at && *at; at++) {
+        const int weight = kin_weight_find(*at);
+        if (kin_str_eq(name, *at)) return weight < 0 || !kin_weight_set_has(&required, weight);
+    }
     return false;
 }
 

@@ -58,6 +58,9 @@ typedef enum dim {
     DIM_LATENT_HEADS_V,
     DIM_LATENT_K,
     DIM_LATENT_V,
+    DIM_INDEX_KEY, // of an indexer, like the following
+    DIM_INDEX_HEADS,
+    DIM_INDEX_QUERIES,
 } dim;
 
 typedef struct weight_spec {
@@ -129,6 +132,11 @@ static const weight_spec weight_specs[KIN_W_COUNT] = {
     [KIN_W_LATENT_V_B] = {"attn_v_b.weight", KIN_WEIGHT_BLOCK_ATTN, {DIM_LATENT, DIM_LATENT_V, DIM_N_HEAD}},
     [KIN_W_LATENT_KV_B] = {"attn_kv_b.weight", KIN_WEIGHT_BLOCK_ATTN, {DIM_LATENT, DIM_LATENT_HEADS_KV}},
     [KIN_W_LATENT_OUT] = {"attn_output.weight", KIN_WEIGHT_BLOCK_ATTN, {DIM_LATENT_HEADS_V, DIM_EMBD}},
+    [KIN_W_INDEX_K] = {"indexer.attn_k.weight", KIN_WEIGHT_BLOCK_ATTN, {DIM_EMBD, DIM_INDEX_KEY}},
+    [KIN_W_INDEX_K_NORM] = {"indexer.k_norm.weight", KIN_WEIGHT_BLOCK_ATTN, {DIM_INDEX_KEY}},
+    [KIN_W_INDEX_K_NORM_BIAS] = {"indexer.k_norm.bias", KIN_WEIGHT_BLOCK_ATTN, {DIM_INDEX_KEY}},
+    [KIN_W_INDEX_Q_B] = {"indexer.attn_q_b.weight", KIN_WEIGHT_BLOCK_ATTN, {DIM_LATENT_QUERY, DIM_INDEX_QUERIES}},
+    [KIN_W_INDEX_PROJ] = {"indexer.proj.weight", KIN_WEIGHT_BLOCK_ATTN, {DIM_EMBD, DIM_INDEX_HEADS}},
     [KIN_W_COMPRESSED_KV] = {"attn_kv.weight", KIN_WEIGHT_BLOCK_ATTN, {DIM_EMBD, DIM_HEAD}},
     [KIN_W_COMPRESSED_KV_NORM] = {"attn_kv_a_norm.weight", KIN_WEIGHT_BLOCK_ATTN, {DIM_HEAD}},
     [KIN_W_COMPRESSED_OUT_A] = {"attn_output_a.weight", KIN_WEIGHT_BLOCK_ATTN, {DIM_GROUP_HEADS, DIM_GROUP_RANKS}},
@@ -309,6 +317,9 @@ static int64_t dim_size(dim d, const kin_hparams *hp, const kin_layer *layer) {
     case DIM_LATENT_HEADS_V: return layer->n_head * (int64_t)hp->latent.v_dim;
     case DIM_LATENT_K: return hp->latent.k_dim;
     case DIM_LATENT_V: return hp->latent.v_dim;
+    case DIM_INDEX_KEY: return hp->indexer.key_dim;
+    case DIM_INDEX_HEADS: return hp->indexer.n_head;
+    case DIM_INDEX_QUERIES: return (int64_t)hp->indexer.n_head * hp->indexer.key_dim;
     }
     return 0;
 }

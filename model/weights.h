@@ -72,6 +72,11 @@ typedef enum kin_weight {
     KIN_W_LATENT_V_B,       // of each head: makes its values of attention's result
     KIN_W_LATENT_KV_B,      // in the file instead of K_B and V_B: of each head the rows that make its keys, then its values
     KIN_W_LATENT_OUT,
+    KIN_W_INDEX_K,      // of an indexer: a token's key,
+    KIN_W_INDEX_K_NORM, // its norm,
+    KIN_W_INDEX_K_NORM_BIAS,
+    KIN_W_INDEX_Q_B,          // the queries of its heads, made of the queries' latent,
+    KIN_W_INDEX_PROJ,         // and the weights of the heads
     KIN_W_COMPRESSED_KV,      // of attention with compressed rows, like the following: a token's row,
     KIN_W_COMPRESSED_KV_NORM, // and its norm
     KIN_W_COMPRESSED_OUT_A,   // of each group of heads,

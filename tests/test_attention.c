@@ -131,6 +131,8 @@ typedef struct manner {
     bool may_split;
     int step;   // tasks per call
     int window; // cells that a row sees; 0: all
+    const int32_t *chosen;
+    int n_chosen;
 } manner;
 
 static manner plain(void) {
@@ -140,7 +142,7 @@ static manner plain(void) {
 
 static void run(kin_attention *a, const manner *m) {
     int64_t n = kin_attention_plan(a, m->n_threads);
-    if (m->may_split && m->n_threads > 1 && a->n_cells[a->n_rows - 1] > KIN_SPAN_CELLS) assert_true(a->n_spans > 1);
+    if (m->may_split && m->n_threads > 1 && a->n_seen > KIN_SPAN_CELLS) assert_true(a->n_spans > 1);
     if (!m->may_split) assert_int_equal(a->n_spans, 1);
     for (int64_t end = n; end > 0; end -= m->step) m->kernels->attend(a, end < m->step ? 0 : end - m->step, end);
     if (a->n_spans == 1) return;
@@ -176,6 +178,8 @@ static void attend(const context *w, const row *rows, int n, const manner *m, fl
                        .ldq = (int64_t)width,
                        .n_cells = n_cells,
                        .first_cells = m->window ? first : NULL,
+                       .chosen = m->chosen,
+                       .n_chosen = m->n_chosen,
                        .blocks = blocks,
                        .out = out,
                        .ldo = (int64_t)out_width(w),
@@ -252,7 +256,7 @@ static void results_are_those_of_double_precision(void **state) {
     for (size_t i = 0; i < sizeof dims / sizeof *dims; i++) {
         for (int is_q8_0 = 0; is_q8_0 < 2; is_q8_0++) {
             context w;
-            kin_kv_layout kv = {is_q8_0 ? KIN_TYPE_Q8_0 : KIN_TYPE_F16, 2, dims[i][0], dims[i][1], false};
+            kin_kv_layout kv = {is_q8_0 ? KIN_TYPE_Q8_0 : KIN_TYPE_F16, 2, dims[i][0], dims[i][1], false, false};
             if (!kin_kv_has(&kv)) continue;
             open_context(&w, kv, 3, 1, &n);
             for (size_t j = 0; j < sizeof positions / sizeof *positions; j++) {
@@ -276,7 +280,7 @@ static void every_back_end_gives_the_same_bits(void **state) {
     rows_of(0, BEGIN, BEGIN + N, rows);
     for (size_t i = 0; i < 2 * sizeof dims / sizeof *dims; i++) {
         context w;
-        kin_kv_layout kv = {i % 2 ? KIN_TYPE_Q8_0 : KIN_TYPE_F16, 2, dims[i / 2][0], dims[i / 2][1], false};
+        kin_kv_layout kv = {i % 2 ? KIN_TYPE_Q8_0 : KIN_TYPE_F16, 2, dims[i / 2][0], dims[i / 2][1], false, false};
         if (!kin_kv_has(&kv)) continue;
         open_context(&w, kv, 4, 1, &n);
         void *k = allocate(w.k_bytes), *v = allocate(w.v_bytes);
@@ -340,10 +344,106 @@ static void values_within_keys_give_the_bits_of_values_beside_them(void **state)
     (void)state;
     const int dims[][2] = {{48, 32}, {64, 64}, {96, 32}, {288, 256}, {576, 512}};
     for (size_t i = 0; i < 2 * sizeof dims / sizeof *dims; i++) {
-        const kin_kv_layout kv = {i % 2 ? KIN_TYPE_Q8_0 : KIN_TYPE_F16, 1 + (i / 2) % 2, dims[i / 2][0], dims[i / 2][1], false};
+        const kin_kv_layout kv = {
+            i % 2 ? KIN_TYPE_Q8_0 : KIN_TYPE_F16, 1 + (i / 2) % 2, dims[i / 2][0], dims[i / 2][1], false, false};
         if (!kin_kv_has(&kv)) continue;
         assert_values_in_keys(kv, 16, 0);
         assert_values_in_keys(kv, 1, 100);
+    }
+}
+
+// ---- keys by cell
+
+static void keys_by_cell_give_the_bits_of_keys_by_block(void **state) {
+    enum { N = KIN_SANITIZED ? 10 : 70, BEGIN = 500 };
+    const int dims[][2] = {{48, 32}, {64, 64}, {288, 256}, {576, 512}}, n = BEGIN + N, n_rows[] = {N, 3, 1};
+    row rows[N];
+    (void)state;
+    rows_of(0, BEGIN, BEGIN + N, rows);
+    for (size_t i = 0; i < 2 * sizeof dims / sizeof *dims; i++) {
+        kin_kv_layout kv = {i % 2 ? KIN_TYPE_Q8_0 : KIN_TYPE_F16, 1 + (i / 2) % 2, dims[i / 2][0], dims[i / 2][1], true, false};
+        context by_block, by_cell;
+        manner m = plain();
+        if (!kin_kv_has(&kv)) continue;
+        open_context(&by_block, kv, 5, 1, &n);
+        kv.by_cell = true;
+        open_context(&by_cell, kv, 5, 1, &n);
+        assert_int_equal(by_cell.k_bytes, by_block.k_bytes);
+        for (int b = 0; (m.kernels = kin_kernels_at(b)); b++) {
+            if (!kin_kernels_can_run(m.kernels)) continue;
+            store(&by_cell, m.kernels);
+            for (size_t k = 0; k < sizeof n_rows / sizeof *n_rows; k++) {
+                float *want = results(&by_block, rows, n_rows[k], &m), *got = results(&by_cell, rows, n_rows[k], &m);
+                assert_same(&by_cell, got, want, n_rows[k]);
+                free(want);
+                free(got);
+            }
+        }
+        close_context(&by_block);
+        close_context(&by_cell);
+    }
+}
+
+// Writes n of the positions before `end` to `chosen`, ascending.
+static void choose_some(kin_rng *rng, int end, int n, int32_t *chosen) {
+    for (int pos = 0, left = n; left > 0; pos++)
+        if ((int)(kin_rng_u64(rng) % (uint64_t)(end - pos)) < left) chosen[n - left--] = pos;
+}
+
+// Returns the result of a row that sees only these positions, from a sequence that has no others.
+static float *result_of_few(const context *w, row r, const int32_t *chosen, int n) {
+    const size_t k_width = (size_t)(w->kv.n_head_kv * w->kv.k_dim), q_width = (size_t)(w->n_head * w->kv.k_dim);
+    const manner m = plain();
+    context few;
+    open_context(&few, w->kv, w->n_head / w->kv.n_head_kv, 1, &n);
+    for (int i = 0; i < n; i++)
+        memcpy(few.k_rows[0] + (size_t)i * k_width, w->k_rows[r.sequence] + (size_t)chosen[i] * k_width, k_width * sizeof(float));
+    memcpy(few.q[0] + (size_t)(n - 1) * q_width, w->q[r.sequence] + (size_t)r.position * q_width, q_width * sizeof(float));
+    store(&few, best());
+    float *out = results(&few, &(row){0, n - 1}, 1, &m);
+    close_context(&few);
+    return out;
+}
+#define result_of_few(...) FROM_TEST(result_of_few(__VA_ARGS__))
+
+static void check_chosen(kin_kv_layout kv, int group, int n_chosen, int n_threads, bool may_split) {
+    enum { ROWS = 6 };
+    const row rows[ROWS] = {{0, 1290}, {1, 1299}, {0, 30}, {0, 31}, {0, 1299}, {0, 700}};
+    const int n[] = {1300, 1300};
+    int32_t *chosen = allocate((size_t)(ROWS * n_chosen) * sizeof *chosen);
+    float *want[ROWS];
+    context w;
+    kin_rng rng;
+    kin_rng_seed(&rng, 3);
+    open_context(&w, kv, group, 2, n);
+    memset(chosen, 0xff, (size_t)(ROWS * n_chosen) * sizeof *chosen); // rows that see all do not read it
+    for (int i = 0; i < ROWS; i++) {
+        const manner alone = plain();
+        int32_t *of_row = chosen + i * n_chosen;
+        if (rows[i].position >= n_chosen) choose_some(&rng, rows[i].position + 1, n_chosen, of_row);
+        want[i] = rows[i].position < n_chosen ? results(&w, &rows[i], 1, &alone) : result_of_few(&w, rows[i], of_row, n_chosen);
+    }
+    manner m = {best(), n_threads, may_split, n_threads, 0, chosen, n_chosen};
+    for (int b = 0; (m.kernels = kin_kernels_at(b)); b++) {
+        if (!kin_kernels_can_run(m.kernels)) continue;
+        float *got = results(&w, rows, ROWS, &m);
+        for (int i = 0; i < ROWS; i++) assert_same(&w, got + (size_t)i * out_width(&w), want[i], 1);
+        free(got);
+    }
+    for (int i = 0; i < ROWS; i++) free(want[i]);
+    free(chosen);
+    close_context(&w);
+}
+#define check_chosen(...) FROM_TEST(check_chosen(__VA_ARGS__))
+
+static void a_row_that_chooses_has_the_bits_of_a_sequence_of_the_chosen_cells(void **state) {
+    (void)state;
+    for (int is_q8_0 = 0; is_q8_0 < 2; is_q8_0++) {
+        const kin_kv_layout kv = {is_q8_0 ? KIN_TYPE_Q8_0 : KIN_TYPE_F16, 1, 96, 64, true, true};
+        check_chosen(kv, 4, 31, 1, false);
+        check_chosen(kv, 4, 600, 1, false);
+        check_chosen(kv, 4, 600, 8, true);
+        check_chosen(kv, 90, 512, 3, false); // queries of two tiles
     }
 }
 
@@ -371,7 +471,7 @@ static void a_row_has_the_same_bits_in_every_chunk(void **state) {
     const int groups[] = {1, 2, 4, 5, 7, 16, 71}, n = 600;
     for (size_t i = 0; i < sizeof groups / sizeof *groups; i++) {
         context w;
-        open_context(&w, (kin_kv_layout){i % 2 ? KIN_TYPE_Q8_0 : KIN_TYPE_F16, 1, 64, 64, false}, groups[i], 1, &n);
+        open_context(&w, (kin_kv_layout){i % 2 ? KIN_TYPE_Q8_0 : KIN_TYPE_F16, 1, 64, 64, false, false}, groups[i], 1, &n);
         manner m = plain();
         check_chunks(&w, n, m);
         m.window = 70;
@@ -392,7 +492,7 @@ static void check_splits(kin_kv_layout kv, int group, int begin, int n_rows) {
         float *expected = results(&w, rows, n_rows, &m);
         for (int threads = 2; threads <= 16; threads *= 2) {
             for (int split = 0; split < 2; split++) {
-                m = (manner){best(), threads, split, threads % 3 + 1, window};
+                m = (manner){best(), threads, split, threads % 3 + 1, window, NULL, 0};
                 float *out = results(&w, rows, n_rows, &m);
                 assert_same(&w, out, expected, n_rows);
                 free(out);
@@ -406,8 +506,8 @@ static void check_splits(kin_kv_layout kv, int group, int begin, int n_rows) {
 
 static void a_row_has_the_same_bits_for_every_split_into_tasks(void **state) {
     (void)state;
-    check_splits((kin_kv_layout){KIN_TYPE_F16, 2, 64, 64, false}, 4, 1500, 24);
-    check_splits((kin_kv_layout){KIN_TYPE_F16, 1, 576, 512, true}, 17, 600, 1); // queries of two tiles
+    check_splits((kin_kv_layout){KIN_TYPE_F16, 2, 64, 64, false, false}, 4, 1500, 24);
+    check_splits((kin_kv_layout){KIN_TYPE_F16, 1, 576, 512, true, false}, 17, 600, 1); // queries of two tiles
 }
 
 static void queries_of_a_head_that_exceed_a_tile_are_several_tasks(void **state) {
@@ -416,7 +516,7 @@ static void queries_of_a_head_that_exceed_a_tile_are_several_tasks(void **state)
     (void)state;
     for (size_t i = 0; i < sizeof n_tasks / sizeof *n_tasks; i++) {
         const int n_head = n_tasks[i][0];
-        kin_attention a = {.kv = {KIN_TYPE_F16, 1, 576, 512, true}, .n_head = n_head, .n_rows = 1, .n_cells = &n_cells};
+        kin_attention a = {.kv = {KIN_TYPE_F16, 1, 576, 512, true, false}, .n_head = n_head, .n_rows = 1, .n_cells = &n_cells};
         a.blocks = (const int32_t *const[]){NULL};
         assert_int_equal(kin_attention_plan(&a, 2), n_tasks[i][1]);
         int64_t end = 0;
@@ -436,7 +536,7 @@ static void a_row_has_the_same_bits_wherever_its_blocks_stand(void **state) {
     context w;
     row r = {0, 699};
     manner m = plain();
-    open_context(&w, (kin_kv_layout){KIN_TYPE_F16, 2, 128, 128, false}, 4, 2, n);
+    open_context(&w, (kin_kv_layout){KIN_TYPE_F16, 2, 128, 128, false, false}, 4, 2, n);
     float *expected = results(&w, &r, 1, &m);
     for (uint64_t seed = 2; seed < 6; seed++) {
         place(&w, seed);
@@ -456,7 +556,7 @@ static void a_row_has_the_same_bits_beside_rows_of_other_sequences(void **state)
     row rows[N];
     kin_rng rng;
     manner m = plain();
-    open_context(&w, (kin_kv_layout){KIN_TYPE_F16, 2, 64, 64, false}, 4, 4, n);
+    open_context(&w, (kin_kv_layout){KIN_TYPE_F16, 2, 64, 64, false, false}, 4, 4, n);
     kin_rng_seed(&rng, 3);
     for (int i = 0; i < N; i++) {
         int s = (int)(kin_rng_u64(&rng) % 4);
@@ -480,7 +580,7 @@ static void what_unseen_cells_hold_changes_nothing(void **state) {
     context w;
     row rows[N];
     rows_of(0, BEGIN, n, rows);
-    open_context(&w, (kin_kv_layout){KIN_TYPE_F16, 2, 64, 64, false}, 1, 1, &n);
+    open_context(&w, (kin_kv_layout){KIN_TYPE_F16, 2, 64, 64, false, false}, 1, 1, &n);
     manner m = plain();
     m.window = 80;
     float *expected = results(&w, rows, N, &m); // cells beyond position 129 are NaN
@@ -504,7 +604,7 @@ static void a_row_that_sees_nothing_gets_zeros(void **state) {
     const int n = 1;
     context w;
     float out[64];
-    open_context(&w, (kin_kv_layout){KIN_TYPE_F16, 1, 64, 64, false}, 1, 1, &n);
+    open_context(&w, (kin_kv_layout){KIN_TYPE_F16, 1, 64, 64, false, false}, 1, 1, &n);
     const int32_t n_cells = 0, *blocks = w.tables[0];
     kin_attention a = {.kv = w.kv,
                        .k = w.k,
@@ -528,6 +628,8 @@ int main(void) {
         cmocka_unit_test(results_are_those_of_double_precision),
         cmocka_unit_test(every_back_end_gives_the_same_bits),
         cmocka_unit_test(values_within_keys_give_the_bits_of_values_beside_them),
+        cmocka_unit_test(keys_by_cell_give_the_bits_of_keys_by_block),
+        cmocka_unit_test(a_row_that_chooses_has_the_bits_of_a_sequence_of_the_chosen_cells),
         cmocka_unit_test(a_row_has_the_same_bits_in_every_chunk),
         cmocka_unit_test(a_row_has_the_same_bits_for_every_split_into_tasks),
         cmocka_unit_test(queries_of_a_head_that_exceed_a_tile_are_several_tasks),

@@ -73,7 +73,7 @@ static bool is_known(const kin_golden *g) {
 
 // True if only kin's kernels can compute the model.
 static bool lacks_ggml(const kin_golden *g) {
-    static const char *const lacking[] = {"deepseek32.",  "deepseek4.", "dsv2",        "dsv3.",           "glm-dsa.",
+    static const char *const lacking[] = {"deepseek32",   "deepseek4.", "dsv2",        "dsv3.",           "glm-dsa",
                                           "kimi-linear.", "lfm2",       "ministral3.", "mistral-large3.", "mistral4.",
                                           "nemotron_h",   "qwen35",     "qwen3next",   "qwen4exp."};
     for (size_t i = 0; i < sizeof lacking / sizeof *lacking; i++)
@@ -390,6 +390,8 @@ static void a_ring_of_two_has_the_bits_of_one_machine(void **state) {
         for (size_t k = 0; k < sizeof names / sizeof *names; k++)
             if (strncmp(models[i].name, names[k], strlen(names[k])) == 0) check_ring(GOLDEN_DIR, &models[i]);
     check_ring(OWN_DIR, own_of("deepseek4."));
+    check_ring(OWN_DIR, own_of("deepseek32-sparse."));
+    check_ring(OWN_DIR, own_of("glm-dsa-sparse."));
     check_ring(OWN_DIR, own_of("kimi-linear."));
 }
 
@@ -419,16 +421,14 @@ static void close_whole_step(whole_step *w) {
     free(w->want);
 }
 
-// Compressed rows are in the cells of the tokens that end their blocks: whatever was written behind the position at which a
-// sequence is shortened, or another one begins with its tokens, changes nothing.
-static void compressed_rows_follow_from_the_tokens_alone(void **state) {
-    const kin_golden *g = own_of("deepseek4.");
+// Whatever was written behind the position at which a sequence is shortened, or another one begins with its tokens, changes
+// nothing. least: position from which on this is tried
+static void check_prefixes(const kin_golden *g, int least) {
     const size_t n_vocab = (size_t)g->n_vocab;
     whole_step w;
     kin_err err;
-    (void)state;
     open_whole_step(&w, g);
-    for (int n = g->n_ids - 1; n > 120; n -= n % 4 == 0 ? 3 : 2) { // of all remainders, in blocks of 4 and across 128
+    for (int n = g->n_ids - 1; n > least; n -= n % 4 == 0 ? 3 : 2) { // of all remainders, in blocks of 4 and across 128
         const size_t at = (size_t)n * n_vocab, bytes = (size_t)(g->n_ids - n) * n_vocab * sizeof *w.got;
         const int32_t others[] = {9, 8, 7, 6, 5};
         // sequence 1 begins with the first n tokens of sequence 0, goes on with others, is shortened, and goes on as sequence 0
@@ -441,6 +441,15 @@ static void compressed_rows_follow_from_the_tokens_alone(void **state) {
         kin_head_truncate(w.runner.head, 1, 0);
     }
     close_whole_step(&w);
+}
+#define check_prefixes(...) FROM_TEST(check_prefixes(__VA_ARGS__))
+
+// Compressed rows are in the cells of the tokens that end their blocks, and an indexer's keys in those of their tokens.
+static void compressed_rows_and_indexers_follow_from_the_tokens_alone(void **state) {
+    (void)state;
+    check_prefixes(own_of("deepseek4."), 120);
+    check_prefixes(own_of("deepseek32-sparse."), 24);
+    check_prefixes(own_of("glm-dsa-sparse."), 8);
 }
 
 // The few rows that see a compressed row of 128 tokens are as exact as the others.
@@ -585,7 +594,7 @@ static void check_indexer(const kin_model *m, int il) {
 #define check_indexer(...) FROM_TEST(check_indexer(__VA_ARGS__))
 
 static void an_indexer_is_accepted_and_not_read(void **state) {
-    static const char *const names[] = {"glm-dsa.q8_0", "deepseek32.q8_0", "minimax-m3.q8_0"};
+    static const char *const names[] = {"minimax-m3.q8_0"};
     (void)state;
     for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
         char path[1024];
@@ -604,12 +613,12 @@ static void an_indexer_is_accepted_and_not_read(void **state) {
 }
 
 static void a_longer_context_than_the_indexer_s_is_refused(void **state) {
-    static const char *const paths[] = {OWN_DIR "/glm-dsa.q8_0.gguf", OWN_DIR "/minimax-m3.q8_0.gguf"};
+    static const char *const paths[] = {OWN_DIR "/minimax-m3.q8_0.gguf"};
     kin_runner_options o = kin_runner_options_defaults();
     kin_runner r;
     kin_err err;
     (void)state;
-    for (int i = 0; i < 2; i++) {
+    for (size_t i = 0; i < sizeof paths / sizeof *paths; i++) {
         o.n_ctx = 1025;
         assert_int_equal(kin_runner_open(&r, paths[i], &o, &err), KIN_FAIL);
         assert_non_null(strstr(err.text, "use --ctx 1024 or less"));
@@ -617,6 +626,63 @@ static void a_longer_context_than_the_indexer_s_is_refused(void **state) {
         if (kin_runner_open(&r, paths[i], &o, &err) != 0) fail_msg("%s", err.text);
         kin_runner_close(&r);
     }
+}
+
+// Copies a model, of which an indexer chooses n tokens instead.
+static void copy_with_choice(const kin_golden *g, int32_t n, char *to) {
+    static uint8_t bytes[1 << 20];
+    const char key[] = ".attention.indexer.top_k";
+    char path[1024];
+    snprintf(path, sizeof path, "%s/%s.gguf", OWN_DIR, g->name);
+    FILE *f = fopen(path, "rb");
+    assert_non_null(f);
+    const size_t size = fread(bytes, 1, sizeof bytes, f);
+    fclose(f);
+    uint8_t *at = memmem(bytes, size, key, strlen(key));
+    assert_true(size < sizeof bytes && at);
+    memcpy(at + strlen(key) + sizeof(uint32_t), &n, sizeof n); // behind the kind of the value
+    const int fd = mkstemp(to);
+    assert_true(fd >= 0 && write(fd, bytes, size) == (ssize_t)size && close(fd) == 0);
+}
+
+// Of rows with no more tokens the bits are those of a model that sees all tokens, and other rows differ.
+static void check_choice(const kin_golden *g, int n_chosen) {
+    const size_t n = (size_t)g->n_ids * (size_t)g->n_vocab, n_few = (size_t)n_chosen * (size_t)g->n_vocab;
+    const int n_batches[] = {512, 64, 5, 1};
+    float *want = malloc(n * sizeof *want), *got = malloc(n * sizeof *got), *dense = malloc(n * sizeof *dense);
+    kin_runner_options o = kin_runner_options_defaults();
+    char path[1024], all[] = "/tmp/kin-test-families-XXXXXX";
+    assert_true(want && got && dense);
+    snprintf(path, sizeof path, "%s/%s.gguf", OWN_DIR, g->name);
+    eval_ids(path, g, &o, want);
+    for (size_t i = 0; i < sizeof n_batches / sizeof *n_batches; i++) {
+        for (int threads = 1; threads <= 3; threads += 2) {
+            o.n_batch = n_batches[i];
+            o.device.n_threads = threads;
+            eval_ids(path, g, &o, got);
+            if (memcmp(got, want, n * sizeof *got) != 0)
+                fail_msg("%s: batches of %d with %d threads give other logits", g->name, o.n_batch, threads);
+        }
+    }
+    copy_with_choice(g, 4096, all);
+    o = kin_runner_options_defaults();
+    eval_ids(all, g, &o, dense);
+    unlink(all);
+    assert_memory_equal(dense, want, n_few * sizeof *want);
+    for (int row = n_chosen + 4; row < g->n_ids; row++) {
+        const size_t at = (size_t)row * (size_t)g->n_vocab;
+        assert_true(kin_logits_error(want + at, dense + at, g->n_vocab) > 1e-3);
+    }
+    free(want);
+    free(got);
+    free(dense);
+}
+#define check_choice(...) FROM_TEST(check_choice(__VA_ARGS__))
+
+static void chosen_tokens_depend_on_no_batch_and_no_thread(void **state) {
+    (void)state;
+    check_choice(own_of("deepseek32-sparse."), 32);
+    check_choice(own_of("glm-dsa-sparse."), 16);
 }
 
 // ---- draft blocks
@@ -758,11 +824,12 @@ int main(void) {
         cmocka_unit_test(plans_know_the_facts_of_every_family),
         cmocka_unit_test(an_indexer_is_accepted_and_not_read),
         cmocka_unit_test(a_longer_context_than_the_indexer_s_is_refused),
+        cmocka_unit_test(chosen_tokens_depend_on_no_batch_and_no_thread),
         cmocka_unit_test(a_block_behind_latent_layers_drafts),
         cmocka_unit_test(short_convolutions_of_exact_weights_are_exact),
         cmocka_unit_test(delta_attention_of_exact_weights_is_exact),
         cmocka_unit_test(a_ring_of_two_has_the_bits_of_one_machine),
-        cmocka_unit_test(compressed_rows_follow_from_the_tokens_alone),
+        cmocka_unit_test(compressed_rows_and_indexers_follow_from_the_tokens_alone),
         cmocka_unit_test(rows_behind_128_tokens_are_as_exact_as_the_others),
         cmocka_unit_test(ngram_embeddings_are_of_the_sequence),
         cmocka_unit_test(states_of_delta_attention_are_of_the_sequence),

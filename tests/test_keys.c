@@ -12,6 +12,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "kernels/panel.h"
 #include "model/arch.h"
 #include "model/border.h"
 #include "model/keys.h"
@@ -275,33 +276,103 @@ static void older_and_newer_files_describe_the_same_latents(void **state) {
     for (int i = 0; i < 4; i++) expect_latent(latent_file(archs[i / 2]->name, i % 2), archs[i / 2], i % 2);
 }
 
-// The file says nothing about its original context, which is the one in training and not the limit.
-static void an_indexer_limits_the_context_and_not_the_rope(void **state) {
-    static const kin_arch *const archs[] = {&kin_arch_glm_dsa, &kin_arch_deepseek32};
+// A file with an indexer that chooses n_chosen of the tokens; missing: a key that it lacks, or NULL.
+static kin_gguf_writer *indexed_file(const char *family, int key_dim, int n_chosen, const char *missing) {
+    const struct {
+        const char *key;
+        int number;
+    } keys[] = {
+        {"attention.indexer.head_count", 6}, {"attention.indexer.key_length", key_dim}, {"attention.indexer.top_k", n_chosen}};
+    kin_gguf_writer *w = latent_file(family, false);
+    for (size_t i = 0; i < sizeof keys / sizeof *keys; i++)
+        if (!missing || strcmp(keys[i].key, missing) != 0) put_of(w, family, keys[i].key, keys[i].number);
+    return w;
+}
+
+static const kin_arch *const indexed[] = {&kin_arch_glm_dsa, &kin_arch_deepseek32};
+
+static void an_indexer_limits_no_context(void **state) {
     (void)state;
     for (int i = 0; i < 2; i++) {
         kin_hparams hp;
         kin_err err = {""};
-        kin_gguf_writer *w = latent_file(archs[i]->name, false);
-        put_of(w, archs[i]->name, "attention.indexer.top_k", 1024);
-        if (read_file_of(w, archs[i], &hp, &err) != 0) fail_msg("%s", err.text);
-        assert_int_equal(hp.n_ctx_train, 1024);
+        if (read_file_of(indexed_file(indexed[i]->name, 32, 1024, NULL), indexed[i], &hp, &err) != 0) fail_msg("%s", err.text);
+        const kin_layer layer = kin_layer_of(&hp, 1);
+        const kin_weight_set set = indexed[i]->required(&hp, &layer);
+        assert_int_equal(hp.n_ctx_train, 4096);
+        assert_int_equal(hp.n_ctx_max, 0);
         assert_int_equal(hp.ropes[0].n_ctx_orig, 4096);
         assert_int_equal(hp.routing.gating, KIN_GATING_SIGMOID);
-        assert_int_equal(kin_hparams_check_context(&hp, 1024, &err), 0);
-        assert_int_equal(kin_hparams_check_context(&hp, 1025, &err), KIN_FAIL);
-        assert_non_null(strstr(err.text, "a context of 1025 tokens is not supported"));
-        assert_non_null(strstr(err.text, "use --ctx 1024 or less"));
+        assert_int_equal(hp.indexer.n_head, 6);
+        assert_int_equal(hp.indexer.n_chosen, 1024);
+        assert_int_equal(hp.indexer.rope_neox, i == 1);
+        assert_int_equal(kin_layer_n_embd_v(&layer), 32); // the keys are in the values' place
+        assert_true(kin_layer_kv(&layer, KIN_TYPE_F16).by_cell && kin_weight_set_has(&set, KIN_W_INDEX_Q_B));
+        assert_int_equal(kin_hparams_check_context(&hp, 1 << 20, &err), 0);
         free(hp.layers);
-        w = latent_file(archs[i]->name, false);
-        put_of(w, archs[i]->name, "attention.indexer.top_k", 8192); // more than in training
-        if (read_file_of(w, archs[i], &hp, &err) != 0) fail_msg("%s", err.text);
+    }
+}
+
+// The file says nothing about its original context, which is the one in training and not the limit.
+static void an_indexer_that_chooses_too_many_limits_the_context(void **state) {
+    (void)state;
+    for (int i = 0; i < 2; i++) {
+        kin_hparams hp;
+        kin_err err = {""};
+        const int n = KIN_CHOSEN_MAX + 1;
+        if (read_file_of(indexed_file(indexed[i]->name, 32, n, NULL), indexed[i], &hp, &err) != 0) fail_msg("%s", err.text);
         assert_int_equal(hp.n_ctx_train, 4096);
-        assert_int_equal(kin_hparams_check_context(&hp, 8192, &err), 0);
+        assert_int_equal(hp.ropes[0].n_ctx_orig, 4096);
+        assert_int_equal(kin_hparams_check_context(&hp, n, &err), 0);
+        assert_int_equal(kin_hparams_check_context(&hp, n + 1, &err), KIN_FAIL);
+        assert_non_null(strstr(err.text, "a context of 4098 tokens is not supported"));
+        assert_non_null(strstr(err.text, "use --ctx 4097 or less"));
         free(hp.layers);
-        assert_int_equal(read_file_of(latent_file(archs[i]->name, false), archs[i], &hp, &err), KIN_FAIL);
-        assert_non_null(strstr(err.text, ".attention.indexer.top_k' is missing"));
-        free(hp.layers);
+    }
+}
+
+static void expect_shared_choice(kin_gguf_writer *w, bool is_shared) {
+    kin_hparams hp;
+    kin_err err = {""};
+    if (read_file_of(w, &kin_arch_glm_dsa, &hp, &err) != 0) fail_msg("%s", err.text);
+    const kin_layer layer = kin_layer_of(&hp, 1);
+    const kin_weight_set set = kin_arch_glm_dsa.required(&hp, &layer);
+    assert_int_equal(kin_hparams_check_context(&hp, 1025, &err), is_shared ? KIN_FAIL : 0);
+    assert_int_equal(kin_hparams_check_context(&hp, 1024, &err), 0);
+    assert_int_equal(kin_layer_n_embd_v(&layer), is_shared ? 0 : 32);
+    assert_int_equal(kin_weight_set_has(&set, KIN_W_INDEX_K), !is_shared);
+    free(hp.layers);
+}
+#define expect_shared_choice(...) FROM_TEST(expect_shared_choice(__VA_ARGS__))
+
+static void layers_that_share_a_choice_limit_the_context(void **state) {
+    static const int32_t types[][3] = {{1, 1, 1}, {1, 0, 1}, {1, 1, 0}};
+    (void)state;
+    for (int i = 0; i < 3; i++) {
+        kin_gguf_writer *w = indexed_file("glm-dsa", 32, 1024, NULL);
+        kin_gguf_writer_put_array(w, "glm-dsa.attention.indexer.types", KIN_GGUF_I32, 3, types[i]);
+        expect_shared_choice(w, i > 0);
+    }
+}
+
+static void indexers_that_cannot_be_computed_are_refused(void **state) {
+    static const char *const missing[] = {"attention.indexer.head_count", "attention.indexer.key_length",
+                                          "attention.indexer.top_k"};
+    kin_hparams hp;
+    kin_err err;
+    (void)state;
+    for (int i = 0; i < 2; i++) {
+        for (size_t k = 0; k < sizeof missing / sizeof *missing; k++) {
+            kin_gguf_writer *w = indexed_file(indexed[i]->name, 32, 1024, missing[k]);
+            assert_int_equal(read_file_of(w, indexed[i], &hp, &err), KIN_FAIL);
+            assert_true(strstr(err.text, missing[k]) && strstr(err.text, "is missing"));
+            free(hp.layers);
+        }
+        for (int key_dim = 8; key_dim <= 24; key_dim += 16) { // narrower than what rotates, and no multiple of 16
+            assert_int_equal(read_file_of(indexed_file(indexed[i]->name, key_dim, 9, NULL), indexed[i], &hp, &err), KIN_FAIL);
+            assert_non_null(strstr(err.text, "of which 16 rotate, are not supported"));
+            free(hp.layers);
+        }
     }
 }
 
@@ -575,7 +646,10 @@ int main(void) {
         cmocka_unit_test(numbers_that_differ_belong_to_their_layers),
         cmocka_unit_test(a_layer_shares_the_keys_of_the_last_one_of_its_kind_that_has_any),
         cmocka_unit_test(older_and_newer_files_describe_the_same_latents),
-        cmocka_unit_test(an_indexer_limits_the_context_and_not_the_rope),
+        cmocka_unit_test(an_indexer_limits_no_context),
+        cmocka_unit_test(an_indexer_that_chooses_too_many_limits_the_context),
+        cmocka_unit_test(layers_that_share_a_choice_limit_the_context),
+        cmocka_unit_test(indexers_that_cannot_be_computed_are_refused),
         cmocka_unit_test(an_indexer_of_blocks_limits_the_context),
         cmocka_unit_test(yarn_scales_the_scores_of_latents_and_not_the_rope),
         cmocka_unit_test(latents_that_do_not_fit_are_refused),

@@ -171,7 +171,7 @@ static void load_queries(tile *t) {
     int64_t row = query_row(t, 0);
     for (int i = 0, head = t->first % t->group; i < t->n; head = 0, row++) {
         const float *q = a->q + row * a->ldq + (int64_t)(t->head * t->group + head) * dim;
-        const int begin = a->first_cells ? a->first_cells[row] : 0, end = a->n_cells[row];
+        const int begin = a->first_cells ? a->first_cells[row] : 0, end = kin_attention_end(a, row);
         const int last = t->n - i < t->group - head ? t->n : i + t->group - head;
         for (int d = 0; d < (last - i) * dim; d += 16) vf_store(t->q + i * dim + d, vf_mul(vf_load(q + d), scale));
         for (; i < last; i++) {
@@ -185,19 +185,26 @@ static void load_queries(tile *t) {
     if (a->kv.type == KIN_TYPE_Q8_0) SIMD_FN(kin_round_queries)(t);
 }
 
-// Turns 8 rows of 8 numbers into columns: from // u16 [8][ld] -> to // u16 [8][16], of which 8 are written.
-static inline void turn_8(const uint16_t *from, int ld, uint16_t *to) {
-    typedef uint16_t u16x8 __attribute__((vector_size(16)));
-    u16x8 a[8], b[8];
-    for (int i = 0; i < 8; i++) memcpy(&a[i], from + i * ld, sizeof a[i]);
+typedef uint16_t u16x8 __attribute__((vector_size(16)));
+
+// Turns 8 rows of 8 numbers into columns: to // u16 [8][16], of which 8 are written. Changes a.
+static inline void turn_rows(u16x8 a[8], uint16_t *to) {
+    u16x8 b[8];
     for (int step = 0; step < 3; step++) { // each interleaves row i with row i + 4
         for (int i = 0; i < 4; i++) {
             b[2 * i] = __builtin_shufflevector(a[i], a[i + 4], 0, 8, 1, 9, 2, 10, 3, 11);
             b[2 * i + 1] = __builtin_shufflevector(a[i], a[i + 4], 4, 12, 5, 13, 6, 14, 7, 15);
         }
-        memcpy(a, b, sizeof a);
+        memcpy(a, b, sizeof b);
     }
     for (int i = 0; i < 8; i++) memcpy(to + 16 * i, &a[i], sizeof a[i]);
+}
+
+// The same for from // u16 [8][ld]
+static inline void turn_8(const uint16_t *from, int ld, uint16_t *to) {
+    u16x8 a[8];
+    for (int i = 0; i < 8; i++) memcpy(&a[i], from + i * ld, sizeof a[i]);
+    turn_rows(a, to);
 }
 
 // Makes V of K: f16 [columns][CELLS] -> f32 [cells][columns], cells rounded up to a multiple of 8.
@@ -212,10 +219,40 @@ static void turn_f16(const uint16_t *from, int cells, int columns, float *to) {
     }
 }
 
+// Makes K of single cells: -> f32 [k_dim][CELLS], of as many cells as are seen, rounded up to a multiple of 16.
+static void turn_cells(const tile *t, const uint16_t *const *cell, float *to) {
+    uint16_t turned[8][16];
+    for (int c = 0; c < t->seen; c += 16) {
+        for (int d = 0; d < t->a->kv.k_dim; d += 8) {
+            for (int half = 0; half < 16; half += 8) {
+                u16x8 a[8];
+                for (int i = 0; i < 8; i++) memcpy(&a[i], cell[c + half + i] + d, sizeof a[i]);
+                turn_rows(a, turned[0] + half);
+            }
+            for (int i = 0; i < 8; i++) vf_store(to + (d + i) * CELLS + c, vf_load_f16_normal(turned[i]));
+        }
+    }
+}
+
+// Makes K or V of single cells. V // f32 [cells][v_dim]
+static matrix gather(tile *t, bool is_k) {
+    const int k_dim = t->a->kv.k_dim, v_dim = t->a->kv.v_dim;
+    const uint16_t *cell[CELLS];
+    for (int i = 0; i < CELLS; i++) {
+        const cell_place at = tile_cell(t, i);
+        cell[i] = (const uint16_t *)at.head + at.cell * k_dim;
+    }
+    if (is_k) turn_cells(t, cell, t->wide);
+    for (int c = 0; !is_k && c < t->seen; c++)
+        for (int d = 0; d < v_dim; d += 16) vf_store(t->wide + c * v_dim + d, vf_load_f16_normal(cell[c] + d));
+    return (matrix){t->wide, t->wide, FROM_F32};
+}
+
 // block: two blocks of the cache: the current one, and the one to prefetch.
 static matrix block_of(tile *t, bool is_k, const int32_t block[2]) {
     const kin_kv_layout *kv = &t->a->kv;
     const bool turns = !is_k && kv->v_in_k;
+    if (kv->by_cell) return gather(t, is_k);
     const cells b = tile_cells(t, is_k || turns, block);
     if (turns) {
         turn_f16(b.data, t->seen, kv->v_dim, t->wide);
@@ -231,6 +268,7 @@ static matrix block_of(tile *t, bool is_k, const int32_t block[2]) {
 
 // Determines which of the 64 positions from `at` on each query attends to.
 static void see(tile *t, int at) {
+    t->at = at;
     t->seen = 0;
     for (int i = 0; i < t->n; i++) {
         int begin = t->begin[i] - at, end = t->end[i] - at;
@@ -421,7 +459,8 @@ static void run_span(tile *t, int begin, int end) {
     for (int b = begin / CELLS; b * CELLS < end; b++) {
         see(t, b * CELLS);
         t->is_first = b == begin / CELLS;
-        const int32_t block[2] = {blocks[b], block_after(t, b, FETCH_AHEAD)};
+        const int32_t first = t->a->kv.by_cell ? 0 : blocks[b], next = t->a->kv.by_cell ? 0 : block_after(t, b, FETCH_AHEAD);
+        const int32_t block[2] = {first, next};
         if (t->a->kv.type == KIN_TYPE_F16)
             run_block(t, block);
         else

@@ -353,8 +353,23 @@ static cells turn_keys(tile *t, const cells *k) {
     return (cells){t->turned, t->turned};
 }
 
+// Makes K of single cells: bytes [CELLS][k_dim] and scales [CELLS][k_dim / 32] of each cell's block -> a block's layout.
+static cells gather(tile *t) {
+    const int dim = t->a->kv.k_dim;
+    uint16_t *scales = (uint16_t *)(t->gathered + dim * CELLS);
+    for (int c = 0; c < CELLS; c++) {
+        const cell_place at = tile_cell(t, c);
+        const int8_t *from = (const int8_t *)at.head + at.cell * dim;
+        const uint16_t *from_scales = (const uint16_t *)(at.head + dim * CELLS) + at.cell * (dim / 32);
+        for (int d = 0; d < dim; d += 4) memcpy(t->gathered + d * CELLS + 4 * c, from + d, 4);
+        for (int b = 0; b < dim / 32; b++) scales[b * CELLS + c] = from_scales[b];
+    }
+    return (cells){t->gathered, t->gathered};
+}
+
 void SIMD_FN(kin_attend_q8_0)(tile *t, const int32_t block[2]) {
-    const cells k = tile_cells(t, true, block), v = t->a->kv.v_in_k ? turn_keys(t, &k) : tile_cells(t, false, block);
+    const cells k = t->a->kv.by_cell ? gather(t) : tile_cells(t, true, block),
+                v = t->a->kv.v_in_k ? turn_keys(t, &k) : tile_cells(t, false, block);
     float greatest[QUERIES], lift[QUERIES];
     shares s;
     bool some_all = false, some_less = false;

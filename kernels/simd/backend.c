@@ -8,6 +8,7 @@ const kin_kernels SIMD_FN(kin_kernels) = {
     .kv_store = SIMD_FN(kin_kv_store),
     .attend = SIMD_FN(kin_attend),
     .attend_merge = SIMD_FN(kin_attend_merge),
+    .index_scores = SIMD_FN(kin_index_scores),
     .rms_norm = SIMD_FN(kin_rms_norm),
     .center = SIMD_FN(kin_center),
     .add = SIMD_FN(kin_add),

@@ -13,6 +13,7 @@ void SIMD_FN(kin_matmul)(const kin_matrix *w, const kin_act *act, const float *x
 void SIMD_FN(kin_kv_store)(const kin_kv_rows *rows, int64_t begin, int64_t end);
 void SIMD_FN(kin_attend)(kin_attention *a, int64_t begin, int64_t end);
 void SIMD_FN(kin_attend_merge)(const kin_attention *a, int64_t begin, int64_t end);
+void SIMD_FN(kin_index_scores)(const kin_index_query *query, const uint16_t *k, float *scores);
 void SIMD_FN(kin_rms_norm)(int64_t n, const float *x, const float *weight, float eps, float *y);
 void SIMD_FN(kin_center)(int64_t n, const float *x, float *y);
 void SIMD_FN(kin_add)(int64_t n, const float *x, float *y);

@@ -32,6 +32,18 @@ static void store_q8_0(const float *x, int dim, int cell, bool is_k, int8_t *to)
     }
 }
 
+// The values of a cell are contiguous, and so are its scales.
+static void store_by_cell(const kin_kv_layout *kv, const float *x, int cell, void *to) {
+    const int dim = kv->k_dim;
+    if (kv->type == KIN_TYPE_F16) {
+        for (int d = 0; d < dim; d += 16) vf_store_f16((uint16_t *)to + cell * dim + d, vf_load(x + d));
+        return;
+    }
+    int8_t *q = (int8_t *)to + cell * dim;
+    uint16_t *scales = (uint16_t *)((int8_t *)to + dim * CELLS) + cell * (dim / 32);
+    for (int j = 0; j < dim; j += 32) scales[j / 32] = to_f16(simd_round_s8(x + j, 32, q + j));
+}
+
 static void store_row(const kin_kv_layout *kv, const float *x, int32_t cell, bool is_k, void *cache) {
     const size_t bytes = kin_kv_block_bytes(kv, is_k);
     const int dim = is_k ? kv->k_dim : kv->v_dim;
@@ -39,7 +51,9 @@ static void store_row(const kin_kv_layout *kv, const float *x, int32_t cell, boo
     for (int head = 0; head < kv->n_head_kv; head++) {
         void *to = block + (size_t)head * (bytes / (size_t)kv->n_head_kv);
         const float *from = x + head * dim;
-        if (kv->type == KIN_TYPE_F16)
+        if (is_k && kv->by_cell)
+            store_by_cell(kv, from, cell % CELLS, to);
+        else if (kv->type == KIN_TYPE_F16)
             store_f16(from, dim, cell % CELLS, is_k, to);
         else
             store_q8_0(from, dim, cell % CELLS, is_k, to);

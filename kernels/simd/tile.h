@@ -46,7 +46,9 @@ typedef struct tile {
         float wide[MOST_DIM * CELLS]; // K or V of a block (F16)
         struct {                      // (Q8_0)
             rounded rounded;
-            int8_t turned[MOST_DIM * CELLS + MOST_DIM / 32 * CELLS * 2] __attribute__((aligned(64))); // V made of K: its layout
+            int8_t turned[MOST_DIM * CELLS + MOST_DIM / 32 * CELLS * 2] __attribute__((aligned(64)));   // V made of K: its layout
+            int8_t gathered[MOST_DIM * CELLS + MOST_DIM / 32 * CELLS * 2] __attribute__((aligned(64))); // K of single cells, in
+                                                                                                        // a block's layout
         };
     };
     float q[KIN_TILE_VALUES];                     // [n][k_dim], multiplied by the scale
@@ -59,6 +61,7 @@ typedef struct tile {
     int begin[QUERIES], end[QUERIES];             // positions that a query attends to
     int see_begin[QUERIES], see_end[QUERIES];     // cells of the current block that it attends to: none if equal
     bool is_first;                                // the block is the first of a span: there are no values yet
+    int at;                                       // the place of the current block's first cell
     int seen;                                     // cells of the current block, from its first on, that any query attends to
     int low, high;                                // positions that any query attends to
     const kin_attention *a;
@@ -82,6 +85,21 @@ static inline cells tile_cells(const tile *t, bool is_k, const int32_t block[2])
     const char *data = cache + (size_t)block[0] * t->block_bytes[is_k] + (size_t)t->head * t->head_bytes[is_k];
     const char *next = cache + (size_t)block[1] * t->block_bytes[is_k] + (size_t)t->next_head * t->head_bytes[is_k];
     return (cells){data, t->n <= FETCH_QUERIES ? next : data};
+}
+
+// Where K of a cell of the current block is, if it is stored by cell.
+typedef struct cell_place {
+    const char *head; // the block of the cache, of the tile's head
+    int cell;         // within the block
+} cell_place;
+
+// Returns that of cell i; of a cell that no query sees that of the first one.
+static inline cell_place tile_cell(const tile *t, int i) {
+    const kin_attention *a = t->a;
+    const int place = t->at + (i < t->seen ? i : 0);
+    const int pos = kin_attention_chooses(a, t->row) ? a->chosen[t->row * a->n_chosen + place] : place;
+    const size_t block = (size_t)a->blocks[t->row][pos / CELLS];
+    return (cell_place){(const char *)a->k + block * t->block_bytes[1] + (size_t)t->head * t->head_bytes[1], pos % CELLS};
 }
 
 static inline bool sees_all(const tile *t, int i) { return t->see_end[i] - t->see_begin[i] == CELLS; }

@@ -1,7 +1,7 @@
 // deepseek2: DeepSeek V2, V2-Lite, V3, R1; Kimi K2; GLM-4.7-Flash; Mistral Large 3. mistral4 is the same under another name.
 // deepseek32 (DeepSeek V3.2) and glm-dsa (GLM-5) are the same with an indexer, which chooses the tokens that attention sees if
-// there are more than its number; kin computes contexts of up to that number, in which it changes nothing. Attention is latent;
-// the first layers are dense, the others have experts, often chosen by sigmoids within groups, and shared experts.
+// there are more than its number. Attention is latent; the first layers are dense, the others have experts, often chosen by
+// sigmoids within groups, and shared experts.
 #include <math.h>
 #include <stdio.h>
 
@@ -9,6 +9,8 @@
 #include "model/families/moe.h"
 
 static const char *const obeyed[] = {"attention.value_length", "expert_group_count", "nextn_predict_layers", NULL};
+
+// Of layers that have no indexer of their own.
 static const char *const indexer[] = {"indexer.k_norm.weight", "indexer.k_norm.bias",     "indexer.proj.weight",
                                       "indexer.attn_k.weight", "indexer.attn_q_b.weight", NULL};
 
@@ -90,15 +92,51 @@ static void read_deepseek2_keys(kin_hparams *hp, kin_meta *k) {
     if (!k->failed) kin_deepseek2_read_experts(hp, k, default_gating(hp), false);
 }
 
-static void read_indexed_keys(kin_hparams *hp, kin_meta *k) {
+static void read_indexer(kin_hparams *hp, kin_meta *k, bool rope_neox) {
+    kin_indexer *x = &hp->indexer;
+    x->n_head = kin_meta_int(k, "attention.indexer.head_count", KIN_KEY_REQUIRED, 1, 1024);
+    x->key_dim = kin_meta_int(k, "attention.indexer.key_length", KIN_KEY_REQUIRED, 1, KIN_KV_DIM);
+    x->n_chosen = kin_meta_int(k, "attention.indexer.top_k", KIN_KEY_REQUIRED, 1, 1 << 27);
+    x->eps = kin_meta_float(k, "attention.layer_norm_epsilon", 1e-6f, 0, 1);
+    x->rope_neox = rope_neox;
+    if (k->failed) return;
+    if (x->key_dim % 16 != 0 || x->key_dim < hp->latent.n_rot)
+        kin_meta_fail(k, "an indexer's keys of %d numbers, of which %d rotate, are not supported", x->key_dim, hp->latent.n_rot);
+    else if (hp->latent.n_query == 0)
+        kin_meta_fail(k, "an indexer without a latent of the queries is not supported");
+    else if (x->n_chosen > KIN_CHOSEN_MAX)
+        kin_hparams_limit_context(hp, x->n_chosen);
+}
+
+// True if layers use the choice of the layer before. In files without the key these are three of four layers from the fourth on,
+// if the context is as long as GLM-5.2's.
+static bool shares_a_choice(const kin_hparams *hp, kin_meta *k) {
+    const bool is_long = hp->n_ctx_train >= 1 << 20;
+    bool shares = false;
+    for (int il = 0; il < hp->n_layer; il++)
+        shares |= kin_meta_int_at(k, "attention.indexer.types", il, !is_long || il < 2 || il % 4 == 2, 0, 1) == 0;
+    return shares;
+}
+
+static void read_deepseek32_keys(kin_hparams *hp, kin_meta *k) {
     read_latents(hp, k);
     if (!k->failed) kin_deepseek2_read_experts(hp, k, KIN_GATING_SIGMOID, false);
-    const int n_seen = kin_meta_int(k, "attention.indexer.top_k", KIN_KEY_REQUIRED, 1, 1 << 27);
-    if (!k->failed) kin_hparams_limit_context(hp, n_seen);
+    read_indexer(hp, k, true);
+}
+
+static void read_glm_dsa_keys(kin_hparams *hp, kin_meta *k) {
+    read_latents(hp, k);
+    if (!k->failed) kin_deepseek2_read_experts(hp, k, KIN_GATING_SIGMOID, false);
+    read_indexer(hp, k, false);
+    const bool shares = shares_a_choice(hp, k);
+    if (k->failed || !shares) return;
+    kin_hparams_limit_context(hp, hp->indexer.n_chosen);
+    hp->indexer = (kin_indexer){0};
 }
 
 static void describe_deepseek2_layer(const kin_hparams *hp, int il, kin_layer *layer) {
     layer->is_latent = true;
+    layer->n_index_key = hp->indexer.key_dim;
     layer->has_experts = hp->n_expert > 0 && il >= hp->n_dense;
 }
 
@@ -110,10 +148,13 @@ static kin_weight_set require_deepseek2_weights(const kin_hparams *hp, const kin
     const kin_weight_set apart = KIN_WEIGHT_SET(KIN_W_LATENT_K_B, KIN_W_LATENT_V_B);
     const kin_weight_set dense = KIN_WEIGHT_SET(KIN_WEIGHTS_DENSE), shared = KIN_WEIGHT_SET(KIN_WEIGHTS_SHARED);
     const kin_weight_set experts = KIN_WEIGHT_SET(KIN_W_FFN_NORM, KIN_W_FFN_ROUTER, KIN_W_FFN_DOWN_EXPS);
+    const kin_weight_set indexer =
+        KIN_WEIGHT_SET(KIN_W_INDEX_K, KIN_W_INDEX_K_NORM, KIN_W_INDEX_K_NORM_BIAS, KIN_W_INDEX_Q_B, KIN_W_INDEX_PROJ);
     kin_weight_set_join(&set, hp->latent.n_query > 0 ? &two : &one);
     kin_weight_set_join(&set, hp->latent.is_fused ? &fused : &apart);
     kin_weight_set_join(&set, layer->has_experts ? &experts : &dense);
     if (layer->has_experts && hp->n_ff_shared > 0) kin_weight_set_join(&set, &shared);
+    if (layer->n_index_key > 0) kin_weight_set_join(&set, &indexer);
     return set;
 }
 
@@ -150,8 +191,7 @@ const kin_arch kin_arch_deepseek32 = {
     .title = "DeepSeek V3.2",
     .drafts = true,
     .keys = obeyed,
-    .ignored = indexer,
-    .read = read_indexed_keys,
+    .read = read_deepseek32_keys,
     .layer = describe_deepseek2_layer,
     .required = require_deepseek2_weights,
     .optional = allow_deepseek2_weights,
@@ -163,7 +203,7 @@ const kin_arch kin_arch_glm_dsa = {
     .drafts = true,
     .keys = obeyed,
     .ignored = indexer,
-    .read = read_indexed_keys,
+    .read = read_glm_dsa_keys,
     .layer = describe_deepseek2_layer,
     .required = require_deepseek2_weights,
     .optional = allow_deepseek2_weights,

@@ -278,7 +278,7 @@ static uint64_t attention(const kin_kernels *k, int type) {
     const int dims[] = {64, 96, 128, 256};
     uint64_t hash = 0;
     for (size_t i = 0; i < sizeof dims / sizeof *dims; i++) {
-        uint64_t h = attention_of(k, &(kin_kv_layout){type, N_HEAD_KV, dims[i], dims[i], false}, POSITIONS, false);
+        uint64_t h = attention_of(k, &(kin_kv_layout){type, N_HEAD_KV, dims[i], dims[i], false, false}, POSITIONS, false);
         hash = kin_hash64(&h, sizeof h, hash);
     }
     return hash;
@@ -289,7 +289,7 @@ static uint64_t wide_attention(const kin_kernels *k, int type) {
     const int dims[][2] = {{512, 512}, {576, 512}, {192, 128}, {64, 320}};
     uint64_t hash = 0;
     for (size_t i = 0; i < sizeof dims / sizeof *dims; i++) {
-        uint64_t h = attention_of(k, &(kin_kv_layout){type, N_HEAD_KV, dims[i][0], dims[i][1], false}, POSITIONS, false);
+        uint64_t h = attention_of(k, &(kin_kv_layout){type, N_HEAD_KV, dims[i][0], dims[i][1], false, false}, POSITIONS, false);
         hash = kin_hash64(&h, sizeof h, hash);
     }
     return hash;
@@ -300,19 +300,30 @@ static uint64_t latent_attention(const kin_kernels *k, int type) {
     const int dims[][2] = {{576, 512}, {96, 64}};
     uint64_t hash = 0;
     for (size_t i = 0; i < sizeof dims / sizeof *dims; i++) {
-        uint64_t h = attention_of(k, &(kin_kv_layout){type, N_HEAD_KV, dims[i][0], dims[i][1], true}, POSITIONS, false);
+        uint64_t h = attention_of(k, &(kin_kv_layout){type, N_HEAD_KV, dims[i][0], dims[i][1], true, false}, POSITIONS, false);
+        hash = kin_hash64(&h, sizeof h, hash);
+    }
+    return hash;
+}
+
+// The same with keys that are stored by cell.
+static uint64_t attention_by_cell(const kin_kernels *k, int type) {
+    const int dims[][2] = {{576, 512}, {96, 64}};
+    uint64_t hash = 0;
+    for (size_t i = 0; i < sizeof dims / sizeof *dims; i++) {
+        uint64_t h = attention_of(k, &(kin_kv_layout){type, N_HEAD_KV, dims[i][0], dims[i][1], true, true}, POSITIONS, false);
         hash = kin_hash64(&h, sizeof h, hash);
     }
     return hash;
 }
 
 static uint64_t long_attention(const kin_kernels *k, int type) {
-    return attention_of(k, &(kin_kv_layout){type, N_HEAD_KV, 64, 64, false}, LONG_POSITIONS, false);
+    return attention_of(k, &(kin_kv_layout){type, N_HEAD_KV, 64, 64, false, false}, LONG_POSITIONS, false);
 }
 
 // With soft caps and sinks, over several spans.
 static uint64_t capped_attention(const kin_kernels *k, int type) {
-    return attention_of(k, &(kin_kv_layout){type, N_HEAD_KV, 64, 64, false}, LONG_POSITIONS, true);
+    return attention_of(k, &(kin_kv_layout){type, N_HEAD_KV, 64, 64, false, false}, LONG_POSITIONS, true);
 }
 
 // ---- the small operators
@@ -503,6 +514,26 @@ static uint64_t routings(const kin_kernels *k, int what) {
     return hash;
 }
 
+// An indexer's scores, of numbers of heads that are no multiples of 4 and some that are.
+static uint64_t indexes(const kin_kernels *k, int what) {
+    enum { MOST_HEADS = 9, DIM = 48 };
+    uint64_t hash = 0;
+    kin_rng rng;
+    kin_rng_seed(&rng, (uint64_t)what);
+    for (int n = 1; n <= MOST_HEADS; n++) {
+        float *q = random_floats(&rng, MOST_HEADS * DIM, 3), *weights = random_floats(&rng, MOST_HEADS, 2);
+        float *x = random_floats(&rng, DIM * KIN_KV_CELLS, 2), scores[KIN_KV_CELLS];
+        uint16_t keys[DIM * KIN_KV_CELLS];
+        k->to_f16(DIM * KIN_KV_CELLS, x, keys);
+        k->index_scores(&(kin_index_query){n, DIM, q, weights}, keys, scores);
+        hash = kin_bits_hash_f32(scores, KIN_KV_CELLS, hash);
+        free(q);
+        free(weights);
+        free(x);
+    }
+    return hash;
+}
+
 // Softmax of lengths that are no multiples of 16, with and without a sink; rows pooled by their gates.
 static uint64_t pools(const kin_kernels *k, int what) {
     enum { N = 48, MOST = 130 };
@@ -687,6 +718,8 @@ static const kin_bits_case cases[] = {
     {"wide attention Q8_0", 0x94118c2930bf0302, wide_attention, KIN_TYPE_Q8_0},
     {"latent attention F16", 0x6d0154d1a029856c, latent_attention, KIN_TYPE_F16},
     {"latent attention Q8_0", 0xafe25f57f4bbad29, latent_attention, KIN_TYPE_Q8_0},
+    {"attention by cell F16", 0xae09213bb39965fa, attention_by_cell, KIN_TYPE_F16},
+    {"attention by cell Q8_0", 0x3d05596e46aa0f9c, attention_by_cell, KIN_TYPE_Q8_0},
     {"long attention F16", 0x7d19add95cd988dd, long_attention, KIN_TYPE_F16},
     {"long attention Q8_0", 0x35ad097018531833, long_attention, KIN_TYPE_Q8_0},
     {"capped attention F16", 0x4cf8bfd1ff1fddc9, capped_attention, KIN_TYPE_F16},
@@ -706,6 +739,7 @@ static const kin_bits_case cases[] = {
     {"routings", 0x8f9d0fdafc57a6a0, routings, 7},
     {"gates of streams", 0x6dc928574d611a6e, sinkhorns, 14},
     {"pools", 0x928173e667ba02e7, pools, 15},
+    {"scores of indexers", 0x28d4f81abf8de0be, indexes, 17},
     {"clamped gates", 0xcafe5d0ca394f183, clamped, 16},
     {"convolutions", 0x26b332d3f49a3c52, convolutions, CONVOLUTION},
     {"plain convolutions", 0x4d1930d3694ce1ab, convolutions, CONVOLUTION_PLAIN},
