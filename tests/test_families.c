@@ -491,7 +491,6 @@ static void check_states(const kin_golden *g) {
     const size_t n_vocab = (size_t)g->n_vocab;
     whole_step w;
     kin_err err;
-    (void)state;
     open_whole_step(&w, g);
     kin_head_truncate(w.runner.head, 0, 0);
     for (int n = 0; n < g->n_ids; n++) {
