@@ -183,7 +183,7 @@ static void fill_tables(attention *at, int n_rows) {
 double kin_web_attend_s(int n_rows, int n_threads, size_t bytes) {
     if (n_rows < 1 || n_rows > MOST_ROWS) return -1;
     attention at = {.kernels = kin_kernels_at(0),
-                    .a = {.kv = {KIN_TYPE_F16, N_HEAD_KV, HEAD_DIM, HEAD_DIM, false},
+                    .a = {.kv = {.type = KIN_TYPE_F16, .n_head_kv = N_HEAD_KV, .k_dim = HEAD_DIM, .v_dim = HEAD_DIM},
                           .n_head = N_HEAD,
                           .scale = 0.125f,
                           .n_rows = n_rows,
