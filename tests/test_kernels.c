@@ -400,6 +400,22 @@ static void check_slices(const context *w) {
     free(panel);
 }
 
+// Logits that were computed wrongly must not become finite; infinite ones are capped.
+static void a_cap_keeps_what_is_no_number(void **state) {
+    (void)state;
+    for (int i = 0; kin_kernels_at(i); i++) {
+        float x[19];
+        if (!kin_kernels_can_run(kin_kernels_at(i))) continue;
+        for (int k = 0; k < 19; k++) x[k] = k % 3 == 0 ? NAN : k % 3 == 1 ? -INFINITY : 1;
+        kin_kernels_at(i)->cap(19, 1, 30, x);
+        for (int k = 0; k < 19; k++) {
+            if (k % 3 == 0) assert_true(isnan(x[k]));
+            if (k % 3 == 1) assert_true(x[k] == -30);
+            if (k % 3 == 2) assert_true(fabsf(x[k] - 30 * tanhf(1.0f / 30)) < 1e-5f);
+        }
+    }
+}
+
 static void a_slice_of_panels_packs_to_a_slice(void **state) {
     (void)state;
     with_all(check_slices);
@@ -435,6 +451,7 @@ int main(void) {
         cmocka_unit_test(every_split_of_the_panels_gives_the_same_bits),
         cmocka_unit_test(back_ends_compute_the_bits_of_the_table),
         cmocka_unit_test(columns_that_cannot_be_rounded_make_the_row_no_number),
+        cmocka_unit_test(a_cap_keeps_what_is_no_number),
         cmocka_unit_test(a_slice_of_panels_packs_to_a_slice),
         cmocka_unit_test(only_whole_blocks_have_a_kernel),
         cmocka_unit_test(every_type_of_weights_has_a_kernel),

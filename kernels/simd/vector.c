@@ -119,11 +119,17 @@ void SIMD_FN(kin_gate_heads)(kin_head_gate kind, bool is_each, int n_head, int h
     }
 }
 
-// tanh(a) = 1 - 2 / (e^2a + 1)
+// Returns NaN where x is NaN, otherwise 0.
+SIMD_INLINE vf nan_of(vf x) {
+    const vf low = vf_set1(-1), most = vf_max(low, vf_sub(vf_zero(), x)); // of NaN vf_max returns its second argument
+    return vf_mul(vf_max(low, vf_sub(vf_zero(), most)), vf_zero());
+}
+
+// tanh(a) = 1 - 2 / (e^2a + 1). NaN stays NaN, so that logits that were computed wrongly are noticed.
 SIMD_INLINE vf cap_of(vf x, float scale, float cap) {
     if (cap == 0) return vf_mul(x, vf_set1(scale));
     vf e = exp_at_most(vf_mul(x, vf_set1(2 * scale / cap)));
-    return vf_mul(vf_set1(cap), vf_sub(vf_set1(1), vf_div(vf_set1(2), vf_add(e, vf_set1(1)))));
+    return vf_add(vf_mul(vf_set1(cap), vf_sub(vf_set1(1), vf_div(vf_set1(2), vf_add(e, vf_set1(1))))), nan_of(x));
 }
 
 void SIMD_FN(kin_cap)(int64_t n, float scale, float cap, float *x) {
