@@ -13,17 +13,24 @@
 #include "tests/place.h"
 
 #define GOLDEN_DIR KIN_SOURCE_DIR "/../shared/golden"
+#define FAMILIES_DIR KIN_SOURCE_DIR "/../shared/golden-families"
+#define OWN_DIR KIN_SOURCE_DIR "/tests/golden"
 enum { EXIT_SKIP = 77 };
 
 static kin_golden models[KIN_GOLDEN_MAX_MODELS];
 static int n_models;
 
-static void check_one(const kin_golden *model, const kin_runner_options *options) {
+// Returns false if the model is refused, because kin's kernels alone can compute it.
+static bool check_one(const char *dir, const kin_golden *model, const kin_runner_options *options) {
     kin_golden_result r;
     kin_err err;
-    if (kin_golden_check(GOLDEN_DIR, model, options, &r, &err) != 0) fail_msg("%s", err.text);
+    if (kin_golden_check(dir, model, options, &r, &err) != 0) {
+        if (!strstr(err.text, "needs kin's CPU kernels for")) fail_msg("%s", err.text);
+        return false;
+    }
     print_message("             %-20s errors %.2e %.2e (llama.cpp %.2e %.2e), %2d ids generated\n", model->name, r.error_median,
                   r.error_max, model->error_median, model->error_max, r.n_generated);
+    return true;
 }
 #define check_one(...) FROM_TEST(check_one(__VA_ARGS__))
 
@@ -31,7 +38,25 @@ static void all_layers_on_the_gpu_are_as_exact_as_llama_cpp(void **state) {
     (void)state;
     kin_runner_options o = kin_runner_options_defaults();
     o.gpu_share = 1;
-    for (int i = 0; i < n_models; i++) check_one(&models[i], &o);
+    for (int i = 0; i < n_models; i++) assert_true(check_one(GOLDEN_DIR, &models[i], &o));
+}
+
+static void check_families(const char *dir, int n_least) {
+    static kin_golden families[KIN_GOLDEN_MAX_MODELS];
+    kin_runner_options o = kin_runner_options_defaults();
+    kin_err err;
+    int n_on_gpu = 0;
+    const int n = kin_golden_load(dir, families, &err);
+    o.gpu_share = 1;
+    for (int i = 0; i < n; i++) n_on_gpu += check_one(dir, &families[i], &o);
+    assert_true(n <= 0 || n_on_gpu >= n_least); // not there, or most are computed
+}
+#define check_families(...) FROM_TEST(check_families(__VA_ARGS__))
+
+static void families_on_the_gpu_are_as_exact_as_llama_cpp_or_refused(void **state) {
+    (void)state;
+    check_families(OWN_DIR, 12);
+    check_families(FAMILIES_DIR, 18);
 }
 
 // A software GPU is slow, so only one dense model and one with experts are split.
@@ -42,7 +67,7 @@ static void half_of_the_layers_on_the_gpu_are_as_exact_as_llama_cpp(void **state
     int n_checked = 0;
     for (int i = 0; i < n_models; i++) {
         if (strcmp(models[i].name, "llama.q4_k_m") != 0 && strcmp(models[i].name, "mixtral.q4_k_m") != 0) continue;
-        check_one(&models[i], &o);
+        assert_true(check_one(GOLDEN_DIR, &models[i], &o));
         n_checked++;
     }
     assert_true(n_checked > 0);
@@ -69,6 +94,7 @@ static bool has_gpu(kin_err *err) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(all_layers_on_the_gpu_are_as_exact_as_llama_cpp),
+        cmocka_unit_test(families_on_the_gpu_are_as_exact_as_llama_cpp_or_refused),
         cmocka_unit_test(half_of_the_layers_on_the_gpu_are_as_exact_as_llama_cpp),
     };
     kin_err err;
