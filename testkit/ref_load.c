@@ -5,105 +5,95 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "testkit/ref/dequant.h"
+#include "testkit/ref_families.h"
+
 typedef struct loader {
-    const kin_gguf *gguf;
-    char family[16];
+    kin_ref_keys keys;
+    const kin_ref_family *family;
     size_t n_found; // tensors that have been assigned
-    int n_dense;    // layers before the first one with experts
-    kin_err *err;
+    int n_blocks;   // layers, and blocks that draft
 } loader;
 
-// Makes "llama.rope.freq_base" from "llama" and "rope.freq_base", in key.
-static const char *key_of(const loader *l, const char *name, char key[64]) {
-    snprintf(key, 64, "%s.%s", l->family, name);
-    return key;
-}
-
-// Gets the value of FAMILY.name, or `absent` if the key is absent.
 static int get_int(const loader *l, const char *name, int absent, int *value) {
-    char key[64];
-    uint32_t read = (uint32_t)absent;
-    if (kin_gguf_get_u32(l->gguf, key_of(l, name, key), &read, l->err) < 0) return KIN_FAIL;
-    if (read > INT_MAX) return kin_err_set(l->err, "%s: %u is too large", key, (unsigned)read);
-    *value = (int)read;
-    return 0;
+    return kin_ref_get_int(&l->keys, name, absent, value);
 }
 
 static int get_float(const loader *l, const char *name, float absent, float *value) {
-    char key[64];
-    *value = absent;
-    return kin_gguf_get_f32(l->gguf, key_of(l, name, key), value, l->err) < 0 ? KIN_FAIL : 0;
+    return kin_ref_get_float(&l->keys, name, absent, value);
 }
 
-static int find_family(loader *l, kin_ref_model *m) {
-    static const struct {
-        const char *name;
-        kin_ref_rope_kind rope;
-    } families[] = {
-        {"llama", KIN_REF_ROPE_NORMAL},  {"qwen2", KIN_REF_ROPE_NEOX},      {"qwen3", KIN_REF_ROPE_NEOX},
-        {"qwen3moe", KIN_REF_ROPE_NEOX}, {"exaone", KIN_REF_ROPE_NEOX},     {"exaone4", KIN_REF_ROPE_NEOX},
-        {"stablelm", KIN_REF_ROPE_NEOX}, {"minimax-m3", KIN_REF_ROPE_NEOX}, {"kimi-linear", KIN_REF_ROPE_NORMAL},
-    };
+static int find_family(loader *l) {
     kin_str name = {"", 0};
-    if (kin_gguf_get_str(l->gguf, "general.architecture", &name, l->err) < 0) return KIN_FAIL;
-    for (size_t i = 0; i < sizeof families / sizeof *families; i++) {
-        if (!kin_str_eq(name, families[i].name)) continue;
-        strcpy(l->family, families[i].name);
-        m->rope.kind = families[i].rope;
-        return 0;
-    }
-    return kin_err_set(l->err, "architecture \"%.*s\": not one of the reference engine's", (int)name.len, name.at);
-}
-
-static bool is_kimi(const loader *l) {
-    return strcmp(l->family, "kimi-linear") == 0;
-}
-
-static int load_numbers(const loader *l, kin_ref_model *m) {
-    int value_dim, n_ff_expert;
-    if (get_int(l, "block_count", 0, &m->n_layer) < 0) return KIN_FAIL;
-    if (get_int(l, "embedding_length", 0, &m->n_embd) < 0) return KIN_FAIL;
-    if (get_int(l, "attention.head_count", 0, &m->n_head) < 0) return KIN_FAIL;
-    m->n_head_kv = 1; // of latents, for which files have a number for each layer
-    if (!is_kimi(l) && get_int(l, "attention.head_count_kv", m->n_head, &m->n_head_kv) < 0) return KIN_FAIL;
-    if (get_int(l, "attention.key_length", m->n_head ? m->n_embd / m->n_head : 0, &m->head_dim) < 0) return KIN_FAIL;
-    if (get_int(l, "attention.value_length", m->head_dim, &value_dim) < 0) return KIN_FAIL;
-    if (value_dim != m->head_dim && !is_kimi(l))
-        return kin_err_set(l->err, "keys of %d but values of %d elements", m->head_dim, value_dim);
-    if (get_int(l, "feed_forward_length", 0, &m->n_ff) < 0) return KIN_FAIL;
-    if (get_int(l, "expert_count", 0, &m->n_expert) < 0) return KIN_FAIL;
-    if (get_int(l, "expert_used_count", 0, &m->n_expert_used) < 0) return KIN_FAIL;
-    if (get_int(l, "expert_feed_forward_length", m->n_ff, &n_ff_expert) < 0) return KIN_FAIL;
-    if (m->n_expert > 0) m->n_ff = n_ff_expert;
-    m->centers_norms = strcmp(l->family, "stablelm") == 0;
-    if (strcmp(l->family, "exaone4") == 0 && get_int(l, "attention.sliding_window", 0, &m->window) < 0) return KIN_FAIL;
-    return get_float(l, m->centers_norms ? "attention.layer_norm_epsilon" : "attention.layer_norm_rms_epsilon", 0, &m->rms_eps);
-}
-
-// The experts of MiniMax M3 and Kimi Linear: how they are chosen, and those that every token uses.
-static int load_routing(const loader *l, kin_ref_model *m) {
-    char key[64];
-    int n_shared;
-    bool normalizes = false;
-    if (get_int(l, "feed_forward_length", 0, &m->n_ff_dense) < 0) return KIN_FAIL;
-    if (get_int(l, "expert_shared_count", 0, &n_shared) < 0) return KIN_FAIL;
-    if (get_float(l, "expert_weights_scale", 1, &m->expert_scale) < 0) return KIN_FAIL;
-    if (kin_gguf_get_bool(l->gguf, key_of(l, "expert_weights_norm", key), &normalizes, l->err) < 0) return KIN_FAIL;
-    if (!normalizes) return kin_err_set(l->err, "%s: shares that are not normalised are not known", key);
-    m->n_ff_shared = n_shared * m->n_ff;
-    m->chooses_by_sigmoids = true;
-    m->gates_as_gpt_oss = !is_kimi(l);
+    if (kin_gguf_get_str(l->keys.gguf, "general.architecture", &name, l->keys.err) < 0) return KIN_FAIL;
+    l->family = kin_ref_family_find(name);
+    if (!l->family)
+        return kin_err_set(l->keys.err, "architecture \"%.*s\": not one of the reference engine's", (int)name.len, name.at);
+    l->keys.family = l->family->name;
     return 0;
 }
 
+static bool is_kimi(const loader *l) {
+    return strcmp(l->keys.family, "kimi-linear") == 0;
+}
+
+// Sizes of layers. Latent attention has one key and value, of whose numbers files have one for each layer.
+static int load_sizes(loader *l, kin_ref_model *m) {
+    int n_drafts;
+    if (get_int(l, "block_count", 0, &l->n_blocks) < 0) return KIN_FAIL;
+    if (get_int(l, "nextn_predict_layers", 0, &n_drafts) < 0) return KIN_FAIL;
+    m->n_layer = l->n_blocks - n_drafts;
+    if (m->n_layer < 1 || m->n_layer > KIN_REF_HEAD_MAX) return kin_err_set(l->keys.err, "%d layers", m->n_layer);
+    if (get_int(l, "embedding_length", 0, &m->n_embd) < 0) return KIN_FAIL;
+    for (int il = 0; il < m->n_layer; il++) {
+        int n_head, n_head_kv = 1;
+        if (kin_ref_get_int_at(&l->keys, "attention.head_count", il, 0, &n_head) < 0) return KIN_FAIL;
+        if (!is_kimi(l) && kin_ref_get_int_at(&l->keys, "attention.head_count_kv", il, n_head, &n_head_kv) < 0) return KIN_FAIL;
+        if (n_head > m->n_head) m->n_head = n_head;
+        if (n_head_kv > m->n_head_kv) m->n_head_kv = n_head_kv;
+    }
+    if (get_int(l, "attention.key_length", m->n_head ? m->n_embd / m->n_head : 0, &m->head_dim) < 0) return KIN_FAIL;
+    return is_kimi(l) ? 0 : get_int(l, "attention.value_length", m->head_dim, &m->value_dim);
+}
+
+static int load_numbers(const loader *l, kin_ref_model *m) {
+    const kin_ref_family *f = l->family;
+    int n_shared;
+    if (get_int(l, "expert_count", 0, &m->n_expert) < 0) return KIN_FAIL;
+    if (get_int(l, "expert_used_count", 0, &m->n_expert_used) < 0) return KIN_FAIL;
+    if (get_int(l, "feed_forward_length", 0, &m->n_ff_dense) < 0) return KIN_FAIL;
+    m->n_ff = m->n_ff_dense;
+    if (m->n_expert > 0 && get_int(l, "expert_feed_forward_length", m->n_ff_dense, &m->n_ff) < 0) return KIN_FAIL;
+    if (get_int(l, "expert_shared_count", 0, &n_shared) < 0) return KIN_FAIL;
+    if (get_int(l, "expert_shared_feed_forward_length", n_shared * m->n_ff, &m->n_ff_shared) < 0) return KIN_FAIL;
+    if (f->has_window && get_int(l, "attention.sliding_window", 0, &m->window) < 0) return KIN_FAIL;
+    m->centers_norms = f->centers_norms;
+    m->gate = f->gate;
+    m->window_rope_has_no_freqs = f->window_rope_unscaled;
+    return get_float(l, f->centers_norms ? "attention.layer_norm_epsilon" : "attention.layer_norm_rms_epsilon", 0, &m->rms_eps);
+}
+
+// How experts are chosen, and what becomes of their shares.
+static int load_routing(const loader *l, kin_ref_model *m) {
+    bool normalizes;
+    int how; // 2: by sigmoids
+    m->chooses_by_sigmoids = l->family->chooses_by_sigmoids;
+    if (m->n_expert == 0 || l->family->ignores_routing_keys) return 0;
+    if (kin_ref_get_bool(&l->keys, "expert_weights_norm", !l->family->keeps_shares, &normalizes) < 0) return KIN_FAIL;
+    if (get_int(l, "expert_gating_func", 2, &how) < 0) return KIN_FAIL;
+    if (how != 2) return kin_err_set(l->keys.err, "expert_gating_func %d: not known to the reference engine", how);
+    m->keeps_shares = !normalizes;
+    return get_float(l, "expert_weights_scale", 1, &m->expert_scale);
+}
+
 static int load_rope(const loader *l, kin_ref_rope *rope, int head_dim) {
-    char key[64];
     int n_ctx;
     float factor, old_factor;
-    kin_str scaling = {"linear", 6};
+    kin_str scaling;
+    rope->kind = l->family->rope;
     if (get_int(l, "rope.dimension_count", head_dim, &rope->n_rot) < 0) return KIN_FAIL;
     if (get_float(l, "rope.freq_base", 10000, &rope->freq_base) < 0) return KIN_FAIL;
-    if (kin_gguf_get_str(l->gguf, key_of(l, "rope.scaling.type", key), &scaling, l->err) < 0) return KIN_FAIL;
+    if (kin_ref_get_str(&l->keys, "rope.scaling.type", (kin_str){"linear", 6}, &scaling) < 0) return KIN_FAIL;
     if (get_float(l, "rope.scale_linear", 1, &old_factor) < 0) return KIN_FAIL;
     if (get_float(l, "rope.scaling.factor", old_factor, &factor) < 0) return KIN_FAIL;
     if (get_float(l, "rope.scaling.attn_factor", 1, &rope->attn_factor) < 0) return KIN_FAIL;
@@ -115,14 +105,27 @@ static int load_rope(const loader *l, kin_ref_rope *rope, int head_dim) {
     rope->yarn = kin_str_eq(scaling, "yarn");
     const bool none = kin_str_eq(scaling, "none");
     if (!rope->yarn && !none && !kin_str_eq(scaling, "linear"))
-        return kin_err_set(l->err, "rope scaling \"%.*s\": not known to the reference engine", (int)scaling.len, scaling.at);
+        return kin_err_set(l->keys.err, "rope scaling \"%.*s\": not known to the reference engine", (int)scaling.len, scaling.at);
     rope->freq_scale = none || factor == 0 ? 1 : 1 / factor;
     return 0;
 }
 
+// The rope of windowed layers differs from the other one.
+static int load_window_rope(const loader *l, const kin_ref_rope *rope, kin_ref_rope *own) {
+    const kin_ref_family *f = l->family;
+    if (!f->has_window) return 0;
+    *own = *rope;
+    if (f->window_rope_unscaled) {
+        own->freq_scale = own->attn_factor = 1;
+        own->yarn = false;
+    }
+    if (get_int(l, "rope.dimension_count_swa", rope->n_rot, &own->n_rot) < 0) return KIN_FAIL;
+    return get_float(l, "rope.freq_base_swa", f->window_freq_base > 0 ? f->window_freq_base : rope->freq_base, &own->freq_base);
+}
+
 // Returns the tensor of this name, or an absent one.
 static kin_ref_tensor find_tensor(loader *l, const char *name) {
-    const kin_gguf_tensor *t = kin_gguf_find_tensor(l->gguf, name);
+    const kin_gguf_tensor *t = kin_gguf_find_tensor(l->keys.gguf, name);
     if (!t || t->ne[0] > INT_MAX || t->ne[1] > INT_MAX || t->ne[2] > INT_MAX || t->ne[3] != 1) return (kin_ref_tensor){0};
     l->n_found++;
     return (kin_ref_tensor){
@@ -142,6 +145,12 @@ static kin_ref_tensor find_layer_tensor(loader *l, int il, const char *name) {
     return find_tensor(l, full);
 }
 
+static bool has_layer_tensor(const loader *l, int il, const char *name) {
+    char full[64];
+    snprintf(full, sizeof full, "blk.%d.%s", il, name);
+    return kin_gguf_find_tensor(l->keys.gguf, full) != NULL;
+}
+
 // Finds what decides nothing in contexts as short as those of the tests.
 static void skip_indexer(loader *l, int il) {
     static const char *const names[] = {"q_proj", "k_proj", "q_norm", "k_norm"};
@@ -154,7 +163,12 @@ static void skip_indexer(loader *l, int il) {
 
 static void load_experts(loader *l, kin_ref_layer *w, int il) {
     w->ffn_router = find_layer_tensor(l, il, "ffn_gate_inp.weight");
-    w->ffn_choice = find_layer_tensor(l, il, "exp_probs_b.bias");
+    w->router_bias = find_layer_tensor(l, il, "ffn_gate_inp.bias");
+    w->ffn_choice = find_layer_tensor(l, il, has_layer_tensor(l, il, "exp_probs_b") ? "exp_probs_b" : "exp_probs_b.bias");
+    w->gate_bias = find_layer_tensor(l, il, "ffn_gate_exps.bias");
+    w->up_bias = find_layer_tensor(l, il, "ffn_up_exps.bias");
+    w->down_bias = find_layer_tensor(l, il, "ffn_down_exps.bias");
+    w->shared_router = find_layer_tensor(l, il, "ffn_gate_inp_shexp.weight");
     w->shared_gate = find_layer_tensor(l, il, "ffn_gate_shexp.weight");
     w->shared_up = find_layer_tensor(l, il, "ffn_up_shexp.weight");
     w->shared_down = find_layer_tensor(l, il, "ffn_down_shexp.weight");
@@ -196,72 +210,126 @@ static void load_latent(loader *l, const kin_ref_model *m, kin_ref_latent *t, in
     t->v_dim = t->v_b.n_rows;
 }
 
-static bool has_layer_tensor(const loader *l, int il, const char *name) {
-    char full[64];
-    snprintf(full, sizeof full, "blk.%d.%s", il, name);
-    return kin_gguf_find_tensor(l->gguf, full) != NULL;
+// Takes the next n rows of *rest, which may be too few.
+static kin_ref_tensor take_rows(kin_ref_tensor *rest, int n) {
+    if (!rest->data || n < 1 || n > rest->n_rows || kin_ref_block_n(rest->type) == 0) return (kin_ref_tensor){0};
+    const kin_ref_tensor rows = kin_ref_tensor_rows(rest, 0, n);
+    *rest = kin_ref_tensor_rows(rest, n, rest->n_rows - n);
+    return rows;
 }
 
-static void load_attention(loader *l, kin_ref_layer *w, int il) {
+static void load_products(loader *l, const kin_ref_model *m, kin_ref_layer *w, int il) {
+    kin_ref_tensor all = find_layer_tensor(l, il, "attn_qkv.weight");
+    if (all.data) {
+        w->wq = take_rows(&all, w->n_head * m->head_dim);
+        w->wk = take_rows(&all, w->n_head_kv * m->head_dim);
+        w->wv = all;
+        return;
+    }
     w->wq = find_layer_tensor(l, il, "attn_q.weight");
     w->wk = find_layer_tensor(l, il, "attn_k.weight");
     w->wv = find_layer_tensor(l, il, "attn_v.weight");
+}
+
+static void load_attention(loader *l, const kin_ref_model *m, kin_ref_layer *w, int il) {
+    load_products(l, m, w, il);
     w->wo = find_layer_tensor(l, il, "attn_output.weight");
     w->bq = find_layer_tensor(l, il, "attn_q.bias");
     w->bk = find_layer_tensor(l, il, "attn_k.bias");
     w->bv = find_layer_tensor(l, il, "attn_v.bias");
+    w->bo = find_layer_tensor(l, il, "attn_output.bias");
     w->q_norm = find_layer_tensor(l, il, "attn_q_norm.weight");
     w->k_norm = find_layer_tensor(l, il, "attn_k_norm.weight");
+    w->head_gate = find_layer_tensor(l, il, "attn_gate.weight");
+    w->sinks = find_layer_tensor(l, il, "attn_sinks.weight");
 }
 
-static void load_layer(loader *l, const kin_ref_model *m, kin_ref_layer *w, int il) {
-    const bool moe = m->n_expert > 0 && il >= l->n_dense;
-    w->is_dense = m->n_expert > 0 && !moe;
-    w->is_windowed = m->window > 0 && il % 4 < 3;
-    w->has_no_rope = m->window > 0 && !w->is_windowed;
+static void load_norms(loader *l, kin_ref_layer *w, int il) {
     w->attn_norm = find_layer_tensor(l, il, "attn_norm.weight");
     w->attn_norm_bias = find_layer_tensor(l, il, "attn_norm.bias");
-    w->attn_out_norm = find_layer_tensor(l, il, "post_attention_norm.weight");
     w->ffn_out_norm = find_layer_tensor(l, il, "post_ffw_norm.weight");
+    if (l->family->post_norm_is_ffn_norm) {
+        w->ffn_norm = find_layer_tensor(l, il, "post_attention_norm.weight");
+        return;
+    }
+    w->attn_out_norm = find_layer_tensor(l, il, "post_attention_norm.weight");
+    w->ffn_norm = find_layer_tensor(l, il, "ffn_norm.weight");
+    w->ffn_norm_bias = find_layer_tensor(l, il, "ffn_norm.bias");
+}
+
+static void load_feed_forward(loader *l, const kin_ref_model *m, kin_ref_layer *w, int il) {
+    load_experts(l, w, il);
+    const bool moe = m->n_expert > 0 && w->ffn_router.data;
+    w->is_dense = m->n_expert > 0 && !moe;
+    w->ffn_gate = find_layer_tensor(l, il, moe ? "ffn_gate_exps.weight" : "ffn_gate.weight");
+    w->ffn_up = find_layer_tensor(l, il, moe ? "ffn_up_exps.weight" : "ffn_up.weight");
+    w->ffn_down = find_layer_tensor(l, il, moe ? "ffn_down_exps.weight" : "ffn_down.weight");
+    if (l->family->has_fused_gate_up) w->ffn_gate = take_rows(&w->ffn_up, m->n_ff);
+}
+
+static int load_layer(loader *l, kin_ref_model *m, kin_ref_layer *w, int il) {
+    const kin_ref_family *f = l->family;
+    const bool is_full = f->period > 0 && il % f->period == f->full_at;
+    w->is_windowed = m->window > 0 && !is_full;
+    w->has_no_rope = is_full && f->full_has_no_rope && (m->window > 0 || !f->has_window);
+    w->n_head_kv = 1;
+    if (kin_ref_get_int_at(&l->keys, "attention.head_count", il, 0, &w->n_head) < 0) return KIN_FAIL;
+    if (!is_kimi(l) && kin_ref_get_int_at(&l->keys, "attention.head_count_kv", il, w->n_head, &w->n_head_kv) < 0) return KIN_FAIL;
+    load_norms(l, w, il);
+    w->is_parallel = m->centers_norms && !w->ffn_norm.data;
     if (has_layer_tensor(l, il, "ssm_f_a.weight"))
         load_delta(l, m, &w->delta, il);
     else if (has_layer_tensor(l, il, "attn_kv_a_mqa.weight"))
         load_latent(l, m, &w->latent, il);
     else
-        load_attention(l, w, il);
-    w->ffn_norm = find_layer_tensor(l, il, "ffn_norm.weight");
-    w->ffn_norm_bias = find_layer_tensor(l, il, "ffn_norm.bias");
-    w->is_parallel = m->centers_norms && !w->ffn_norm.data;
-    load_experts(l, w, il);
-    w->ffn_gate = find_layer_tensor(l, il, moe ? "ffn_gate_exps.weight" : "ffn_gate.weight");
-    w->ffn_up = find_layer_tensor(l, il, moe ? "ffn_up_exps.weight" : "ffn_up.weight");
-    w->ffn_down = find_layer_tensor(l, il, moe ? "ffn_down_exps.weight" : "ffn_down.weight");
+        load_attention(l, m, w, il);
+    load_feed_forward(l, m, w, il);
+    return f->read_layer ? f->read_layer(&l->keys, m, w, il) : 0;
+}
+
+// Counts the tensors of blocks that draft, which are not computed.
+static size_t count_drafts(const loader *l, const kin_ref_model *m) {
+    size_t n = 0;
+    char prefix[32];
+    for (int il = m->n_layer; il < l->n_blocks; il++) {
+        const int length = snprintf(prefix, sizeof prefix, "blk.%d.", il);
+        for (size_t i = 0; i < kin_gguf_n_tensors(l->keys.gguf); i++) {
+            const kin_str name = kin_gguf_tensor_at(l->keys.gguf, i)->name;
+            n += name.len > (size_t)length && memcmp(name.at, prefix, (size_t)length) == 0;
+        }
+    }
+    return n;
 }
 
 static int load_tensors(loader *l, kin_ref_model *m) {
-    if (m->n_layer < 1 || m->n_layer > KIN_REF_HEAD_MAX) return kin_err_set(l->err, "%d layers", m->n_layer);
     m->layers = calloc((size_t)m->n_layer, sizeof *m->layers);
-    if (!m->layers) return kin_err_set(l->err, "out of memory");
+    if (!m->layers) return kin_err_set(l->keys.err, "out of memory");
     m->token_embd = find_tensor(l, "token_embd.weight");
     m->output_norm = find_tensor(l, "output_norm.weight");
     m->output_norm_bias = find_tensor(l, "output_norm.bias");
     m->output = find_tensor(l, "output.weight");
     m->rope_freqs = find_tensor(l, "rope_freqs.weight");
+    if (!m->rope_freqs.data) m->rope_freqs = find_tensor(l, "rope_factors_short.weight");
+    m->rope_freqs_long = find_tensor(l, "rope_factors_long.weight");
     m->n_vocab = m->token_embd.n_rows;
-    for (int il = 0; il < m->n_layer; il++) load_layer(l, m, &m->layers[il], il);
+    for (int il = 0; il < m->n_layer; il++)
+        if (load_layer(l, m, &m->layers[il], il) < 0) return KIN_FAIL;
 
-    const size_t n_tensors = kin_gguf_n_tensors(l->gguf);
+    const size_t n_tensors = kin_gguf_n_tensors(l->keys.gguf);
+    l->n_found += count_drafts(l, m);
     if (l->n_found == n_tensors) return 0;
-    return kin_err_set(l->err, "%zu of %zu tensors have no place in the reference engine", n_tensors - l->n_found, n_tensors);
+    return kin_err_set(l->keys.err, "%zu of %zu tensors have no place in the reference engine", n_tensors - l->n_found,
+                       n_tensors);
 }
 
 int kin_ref_load(kin_ref_model *model, const kin_gguf *gguf, kin_err *err) {
-    loader l = {.gguf = gguf, .err = err};
+    loader l = {.keys = {.gguf = gguf, .err = err}};
     *model = (kin_ref_model){0};
-    if (find_family(&l, model) < 0 || load_numbers(&l, model) < 0) goto fail;
-    if (get_int(&l, "leading_dense_block_count", 0, &l.n_dense) < 0) goto fail;
-    if ((strcmp(l.family, "minimax-m3") == 0 || is_kimi(&l)) && load_routing(&l, model) < 0) goto fail;
-    if (load_rope(&l, &model->rope, model->head_dim) < 0 || load_tensors(&l, model) < 0) goto fail;
+    if (find_family(&l) < 0 || load_sizes(&l, model) < 0 || load_numbers(&l, model) < 0) goto fail;
+    if (load_routing(&l, model) < 0 || load_rope(&l, &model->rope, model->head_dim) < 0) goto fail;
+    if (load_window_rope(&l, &model->rope, &model->window_rope) < 0) goto fail;
+    if (l.family->read && l.family->read(&l.keys, model) < 0) goto fail;
+    if (load_tensors(&l, model) < 0) goto fail;
     return 0;
 fail:
     kin_ref_unload(model);

@@ -1,8 +1,8 @@
 // Fills the reference engine's model from a GGUF.
 //
 // Deliberately independent of model/hparams and model/weights: an error in reading metadata there must not be repeated here.
-// Families: llama (and Mixtral), qwen2, qwen3, qwen3moe. Other families, rope scalings other than linear and YaRN, and tensors
-// that the reference engine has no place for are rejected: it would compute something else.
+// The families are those of testkit/ref_families.c. Other families, rope scalings other than linear and YaRN, and tensors that
+// the reference engine has no place for are rejected: it would compute something else.
 #pragma once
 
 #include "base/err.h"

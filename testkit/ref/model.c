@@ -29,11 +29,18 @@ static const char *check_numbers(const kin_ref_model *m) {
     if (!within(m->n_head, 1, KIN_REF_HEAD_MAX)) return "n_head";
     if (!within(m->n_head_kv, 1, m->n_head) || m->n_head % m->n_head_kv != 0) return "n_head_kv";
     if (!within(m->head_dim, 1, KIN_REF_HEAD_MAX)) return "head_dim";
+    if (!within(m->value_dim, 0, m->head_dim)) return "value_dim";
     if (!within(m->n_expert, 0, KIN_REF_HEAD_MAX)) return "n_expert";
     if (!within(m->window, 0, KIN_REF_DIM_MAX)) return "window";
     if (!within(m->n_expert_used, m->n_expert > 0, m->n_expert)) return "n_expert_used";
     if (!(m->rms_eps >= 0)) return "rms_eps";
     return NULL;
+}
+
+// Rope factors must be at least as many as pairs.
+static bool factors_fit(const kin_ref_model *m, const kin_ref_tensor *factors) {
+    const int n_rot = m->window_rope_has_no_freqs || m->rope.n_rot > m->window_rope.n_rot ? m->rope.n_rot : m->window_rope.n_rot;
+    return !factors->data || (factors->n_cols >= n_rot / 2 && kin_ref_tensor_is(factors, 1, 1, factors->n_cols));
 }
 
 static const char *check_rope(const kin_ref_rope *rope, int head_dim) {
@@ -51,51 +58,94 @@ static const char *check_ends(const kin_ref_model *m) {
         {"output_norm", &m->output_norm, false, 1, 1, m->n_embd},
         {"output_norm_bias", &m->output_norm_bias, false, 1, 1, m->n_embd},
         {"output", &m->output, false, 1, m->n_vocab, m->n_embd},
-        {"rope_freqs", &m->rope_freqs, false, 1, 1, m->rope.n_rot / 2},
+    };
+    if (!factors_fit(m, &m->rope_freqs)) return "rope_freqs";
+    if (!factors_fit(m, &m->rope_freqs_long)) return "rope_freqs_long";
+    return misfit(list, sizeof list / sizeof *list);
+}
+
+// The columns of a norm of heads: a head's, or those of all.
+static int norm_cols(const kin_ref_tensor *t, int n_head, int head_dim) {
+    return t->n_rows == 1 && t->n_cols == n_head * head_dim ? t->n_cols : head_dim;
+}
+
+static const char *check_attention(const kin_ref_model *m, const kin_ref_layer *w) {
+    const int value_dim = m->value_dim ? m->value_dim : m->head_dim;
+    const int n_head = w->n_head ? w->n_head : m->n_head, n_head_kv = w->n_head_kv ? w->n_head_kv : m->n_head_kv;
+    if (!within(n_head, 1, m->n_head)) return "layer's n_head";
+    if (!within(n_head_kv, 1, m->n_head_kv) || n_head % n_head_kv != 0) return "layer's n_head_kv";
+    const int n_q = n_head * m->head_dim, n_kv = n_head_kv * m->head_dim;
+    const expected list[] = {
+        {"wq", &w->wq, true, 1, n_q, m->n_embd},
+        {"wk", &w->wk, true, 1, n_kv, m->n_embd},
+        {"wv", &w->wv, true, 1, n_head_kv * value_dim, m->n_embd},
+        {"wo", &w->wo, true, 1, m->n_embd, n_head * value_dim},
+        {"bq", &w->bq, false, 1, 1, n_q},
+        {"bk", &w->bk, false, 1, 1, n_kv},
+        {"bv", &w->bv, false, 1, 1, n_head_kv * value_dim},
+        {"bo", &w->bo, false, 1, 1, m->n_embd},
+        {"q_norm", &w->q_norm, false, 1, w->q_norm.n_rows > 1 ? n_head : 1, norm_cols(&w->q_norm, n_head, m->head_dim)},
+        {"k_norm", &w->k_norm, false, 1, w->k_norm.n_rows > 1 ? n_head_kv : 1, norm_cols(&w->k_norm, n_head_kv, m->head_dim)},
+        {"sinks", &w->sinks, false, 1, 1, n_head},
+        {"head_gate", &w->head_gate, false, 1, w->head_gate.n_rows == n_head ? n_head : n_head * value_dim, m->n_embd},
+    };
+    return misfit(list, sizeof list / sizeof *list);
+}
+
+static const char *check_latent(const kin_ref_model *m, const kin_ref_layer *w) {
+    if (w->latent.n_latent + w->latent.n_rot != m->head_dim || m->n_head_kv != 1) return "head_dim";
+    return kin_ref_latent_check(&w->latent, m->n_embd);
+}
+
+static const char *check_norms(const kin_ref_model *m, const kin_ref_layer *w) {
+    const expected list[] = {
+        {"attn_norm", &w->attn_norm, !w->attn_out_norm.data, 1, 1, m->n_embd},
+        {"attn_norm_bias", &w->attn_norm_bias, false, 1, 1, m->n_embd},
+        {"attn_out_norm", &w->attn_out_norm, false, 1, 1, m->n_embd},
+        {"ffn_norm", &w->ffn_norm, !w->is_parallel && !w->ffn_out_norm.data, 1, 1, m->n_embd},
+        {"ffn_norm_bias", &w->ffn_norm_bias, false, 1, 1, m->n_embd},
+        {"ffn_out_norm", &w->ffn_out_norm, false, 1, 1, m->n_embd},
+    };
+    return misfit(list, sizeof list / sizeof *list);
+}
+
+static const char *check_feed_forward(const kin_ref_model *m, const kin_ref_layer *w) {
+    const bool moe = m->n_expert > 0 && !w->is_dense, shares = w->shared_gate.data != NULL;
+    const int n_mats = moe ? m->n_expert : 1, n_ff = w->is_dense ? m->n_ff_dense : m->n_ff;
+    const expected list[] = {
+        {"ffn_router", &w->ffn_router, moe, 1, m->n_expert, m->n_embd},
+        {"router_bias", &w->router_bias, false, 1, 1, m->n_expert},
+        {"ffn_choice", &w->ffn_choice, false, 1, 1, m->n_expert},
+        {"ffn_gate", &w->ffn_gate, true, n_mats, n_ff, m->n_embd},
+        {"ffn_up", &w->ffn_up, true, n_mats, n_ff, m->n_embd},
+        {"ffn_down", &w->ffn_down, true, n_mats, m->n_embd, n_ff},
+        {"gate_bias", &w->gate_bias, false, 1, n_mats, n_ff},
+        {"up_bias", &w->up_bias, false, 1, n_mats, n_ff},
+        {"down_bias", &w->down_bias, false, 1, n_mats, m->n_embd},
+        {"shared_gate", &w->shared_gate, false, 1, m->n_ff_shared, m->n_embd},
+        {"shared_up", &w->shared_up, shares, 1, m->n_ff_shared, m->n_embd},
+        {"shared_down", &w->shared_down, shares, 1, m->n_embd, m->n_ff_shared},
+        {"shared_router", &w->shared_router, false, 1, 1, m->n_embd},
     };
     return misfit(list, sizeof list / sizeof *list);
 }
 
 static const char *check_layer(const kin_ref_model *m, const kin_ref_layer *w) {
-    const bool attends = w->delta.n_head == 0 && w->latent.n_head == 0;
-    const char *wrong = w->delta.n_head > 0 ? kin_ref_delta_check(&w->delta, m->n_embd) : NULL;
-    if (!wrong && w->latent.n_head > 0) wrong = kin_ref_latent_check(&w->latent, m->n_embd);
+    const char *wrong = check_norms(m, w);
     if (wrong) return wrong;
-    if (w->latent.n_head > 0 && (w->latent.n_latent + w->latent.n_rot != m->head_dim || m->n_head_kv != 1)) return "head_dim";
-    const int n_q = m->n_head * m->head_dim, n_kv = m->n_head_kv * m->head_dim;
-    const bool moe = m->n_expert > 0 && !w->is_dense, shares = w->shared_gate.data != NULL;
-    const int n_mats = moe ? m->n_expert : 1, n_ff = w->is_dense ? m->n_ff_dense : m->n_ff;
-    const expected list[] = {
-        {"attn_norm", &w->attn_norm, !w->attn_out_norm.data, 1, 1, m->n_embd},
-        {"attn_norm_bias", &w->attn_norm_bias, false, 1, 1, m->n_embd},
-        {"attn_out_norm", &w->attn_out_norm, false, 1, 1, m->n_embd},
-        {"ffn_out_norm", &w->ffn_out_norm, false, 1, 1, m->n_embd},
-        {"wq", &w->wq, attends, 1, n_q, m->n_embd},
-        {"wk", &w->wk, attends, 1, n_kv, m->n_embd},
-        {"wv", &w->wv, attends, 1, n_kv, m->n_embd},
-        {"wo", &w->wo, attends, 1, m->n_embd, n_q},
-        {"bq", &w->bq, false, 1, 1, n_q},
-        {"bk", &w->bk, false, 1, 1, n_kv},
-        {"bv", &w->bv, false, 1, 1, n_kv},
-        {"q_norm", &w->q_norm, false, 1, w->q_norm.n_rows > 1 ? m->n_head : 1, m->head_dim},
-        {"k_norm", &w->k_norm, false, 1, w->k_norm.n_rows > 1 ? m->n_head_kv : 1, m->head_dim},
-        {"ffn_norm", &w->ffn_norm, !w->is_parallel && !w->ffn_out_norm.data, 1, 1, m->n_embd},
-        {"ffn_norm_bias", &w->ffn_norm_bias, false, 1, 1, m->n_embd},
-        {"ffn_router", &w->ffn_router, moe, 1, m->n_expert, m->n_embd},
-        {"ffn_choice", &w->ffn_choice, false, 1, 1, m->n_expert},
-        {"ffn_gate", &w->ffn_gate, true, n_mats, n_ff, m->n_embd},
-        {"ffn_up", &w->ffn_up, true, n_mats, n_ff, m->n_embd},
-        {"ffn_down", &w->ffn_down, true, n_mats, m->n_embd, n_ff},
-        {"shared_gate", &w->shared_gate, false, 1, m->n_ff_shared, m->n_embd},
-        {"shared_up", &w->shared_up, shares, 1, m->n_ff_shared, m->n_embd},
-        {"shared_down", &w->shared_down, shares, 1, m->n_embd, m->n_ff_shared},
-    };
-    return misfit(list, sizeof list / sizeof *list);
+    if (w->delta.n_head > 0)
+        wrong = kin_ref_delta_check(&w->delta, m->n_embd);
+    else if (w->latent.n_head > 0)
+        wrong = check_latent(m, w);
+    else
+        wrong = check_attention(m, w);
+    return wrong ? wrong : check_feed_forward(m, w);
 }
 
 const char *kin_ref_model_check(const kin_ref_model *model, int layer_begin, int layer_end) {
     const char *wrong = check_numbers(model);
     if (!wrong) wrong = check_rope(&model->rope, model->head_dim);
+    if (!wrong && model->window_rope.n_rot != 0) wrong = check_rope(&model->window_rope, model->head_dim);
     if (!wrong) wrong = check_ends(model);
     if (!wrong && !(0 <= layer_begin && layer_begin <= layer_end && layer_end <= model->n_layer)) wrong = "layer range";
     for (int il = layer_begin; !wrong && il < layer_end; il++) wrong = check_layer(model, &model->layers[il]);

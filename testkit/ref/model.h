@@ -13,6 +13,24 @@
 //   stablelm  NEOX rope, norms that subtract the mean, with biases, and of each head with its own weights; parallel blocks
 //   minimax-m3: qwen3moe with dense layers, experts chosen by sigmoids, a shared expert, and the gate of gpt-oss
 //   kimi-linear: delta attention, or latent attention, in place of attention; feed-forward blocks as in minimax-m3, with SiLU
+//   olmo2     exaone4, but q_norm and k_norm are of all heads at once; windowed layers have a rope of their own
+//   smollm3   llama, with layers that do not rotate
+//   granite, granitemoe: llama with factors of the embedding, the scores, the blocks' results and the logits
+//   glm4      NORMAL rope of a part of each head, biases, norms before and after the blocks
+//   qwen2moe  qwen2 with experts whose shares are kept, and a shared expert with a gate
+//   minimax-m2: NEOX rope, q_norm and k_norm as in olmo2, experts chosen by sigmoids
+//   phi3      NEOX rope, factors for short and for long contexts
+//   gemma2    norms before and after the blocks, GELU, soft caps, windowed layers
+//   gemma3    gemma2 with q_norm and k_norm instead of the caps; windowed layers have a rope of their own
+//   gpt-oss   experts, biases everywhere, sinks, windowed layers
+//   glm4moe   NEOX rope, biases, dense layers, experts chosen by sigmoids, a shared expert
+//   cohere2   parallel blocks, norms that subtract the mean, windowed layers, and only these rotate
+//   mistral3  llama with queries that grow with their position
+//   hy_v3     qwen3moe with dense layers, experts chosen by sigmoids, and a shared expert
+//   muse-glimmer: gemma2's norms, gates of the heads' results, a norm of the embedding; windowed layers, and only these rotate
+//   laguna    windowed layers with another number of heads, gates of the heads' results, dense layers, experts as in hy_v3
+//   step35    laguna with one gate for each head, and limits of the experts
+//   mimo2     windowed layers with another number of heads and sinks, values narrower than keys, experts chosen by sigmoids
 #pragma once
 
 #include "testkit/ref/delta.h"
@@ -20,8 +38,16 @@
 #include "testkit/ref/rope.h"
 #include "testkit/ref/tensor.h"
 
+// How a feed-forward block joins gate g and up u.
+typedef enum kin_ref_gate {
+    KIN_REF_GATE_SILU,    // silu(g) u
+    KIN_REF_GATE_GELU,    // gelu(g) u; gelu is the approximation with tanh
+    KIN_REF_GATE_GPT_OSS, // g = min(g, 7), u = clamp(u, -7, 7): g / (1 + e^(-1.702 g)) (u + 1)
+} kin_ref_gate;
+
 typedef struct kin_ref_layer {
-    bool is_windowed;              // a token sees the last `window` tokens
+    int n_head, n_head_kv;         // 0: the model's
+    bool is_windowed;              // a token sees the last `window` tokens; the layer uses window_rope
     bool has_no_rope;              // heads are not rotated
     bool is_dense;                 // the feed-forward block has no experts although the model has
     bool is_parallel;              // the feed-forward block reads attention's normed input, and has no norm of its own
@@ -32,42 +58,67 @@ typedef struct kin_ref_layer {
     kin_ref_tensor attn_out_norm;  // (n_embd), of the block's output
     kin_ref_tensor ffn_out_norm;   // (n_embd), the same
     kin_ref_tensor wq;             // (n_head*head_dim, n_embd)
-    kin_ref_tensor wk, wv;         // (n_head_kv*head_dim, n_embd)
-    kin_ref_tensor wo;             // (n_embd, n_head*head_dim)
+    kin_ref_tensor wk, wv;         // (n_head_kv*head_dim, n_embd), (n_head_kv*value_dim, n_embd)
+    kin_ref_tensor wo;             // (n_embd, n_head*value_dim)
     kin_ref_tensor bq;             // (n_head*head_dim), may be absent
-    kin_ref_tensor bk, bv;         // (n_head_kv*head_dim), may be absent
-    kin_ref_tensor q_norm, k_norm; // (head_dim), or a row for each head; may be absent
+    kin_ref_tensor bk, bv;         // (n_head_kv*head_dim), (n_head_kv*value_dim), may be absent
+    kin_ref_tensor bo;             // (n_embd), may be absent
+    kin_ref_tensor q_norm, k_norm; // (head_dim), or a row for each head, or (n_head*head_dim) for all at once; may be absent
+    kin_ref_tensor sinks;          // (n_head): a score of each head that has no value; may be absent
+    kin_ref_tensor head_gate;      // (n_head or n_head*value_dim, n_embd), of the heads' results; may be absent
+    float expert_limit;            // limits silu(g) from above, and u from both sides; 0: no limit
+    float shared_limit;            // the same for the shared expert
     kin_ref_tensor ffn_norm;       // (n_embd), may be absent
     kin_ref_tensor ffn_norm_bias;  // (n_embd), may be absent
     kin_ref_tensor ffn_router;     // (n_expert, n_embd), only with experts
+    kin_ref_tensor router_bias;    // (n_expert), may be absent
     kin_ref_tensor ffn_choice;     // (n_expert), added when experts are chosen; may be absent
     kin_ref_tensor ffn_gate;       // (max(n_expert, 1), n_ff, n_embd); in a dense layer (n_ff_dense, n_embd)
     kin_ref_tensor ffn_up;         // the same
     kin_ref_tensor ffn_down;       // (max(n_expert, 1), n_embd, n_ff); in a dense layer (n_embd, n_ff_dense)
+    kin_ref_tensor gate_bias;      // (max(n_expert, 1), n_ff), may be absent, and so may up_bias
+    kin_ref_tensor up_bias;        // the same
+    kin_ref_tensor down_bias;      // (max(n_expert, 1), n_embd), may be absent
     kin_ref_tensor shared_gate;    // (n_ff_shared, n_embd), and so shared_up: of an expert that every token uses; may be absent
     kin_ref_tensor shared_up;
-    kin_ref_tensor shared_down; // (n_embd, n_ff_shared)
+    kin_ref_tensor shared_down;   // (n_embd, n_ff_shared)
+    kin_ref_tensor shared_router; // (n_embd), whose sigmoid multiplies the shared expert's result; may be absent
 } kin_ref_layer;
 
 typedef struct kin_ref_model {
     int n_layer, n_embd, n_vocab;
-    int n_head, n_head_kv, head_dim; // query head h reads key/value head h / (n_head / n_head_kv)
+    int n_head, n_head_kv, head_dim; // query head h reads key/value head h / (n_head / n_head_kv); the most of all layers
+    int value_dim;                   // of a head's value; 0: head_dim
     int n_ff;                        // of one expert, if there are experts
     int n_expert, n_expert_used;     // 0, 0 in a dense model
     int n_ff_dense, n_ff_shared;     // of dense layers beside such with experts, and of the shared expert; 0: there is none
     bool chooses_by_sigmoids;        // the experts; false: by a softmax over all
     float expert_scale;              // multiplies the experts' shares; 0: 1
-    bool gates_as_gpt_oss;           // g = min(g, 7), u = clamp(u, -7, 7): g / (1 + e^(-1.702 g)) (u + 1); false: silu(g) u
-    int window;                      // of windowed layers
-    bool centers_norms;              // norms subtract the mean first
+    bool keeps_shares;               // the chosen experts' shares; false: they are divided by their sum
+    kin_ref_gate gate;
+    bool gates_heads_by_softplus; // of head_gate; false: by sigmoids
+    int window;                   // of windowed layers
+    bool centers_norms;           // norms subtract the mean first
+    bool norms_embedding;         // to a mean square of 1
     float rms_eps;
+    float out_norm_eps;         // of attn_out_norm and ffn_out_norm; 0: rms_eps
+    float embedding_scale;      // multiplies the embedding; this and the following two: 0 is 1
+    float residual_scale;       // multiplies the blocks' results
+    float logit_scale;          // multiplies the logits
+    float value_scale;          // multiplies attention's result; 0: 1
+    float attn_scale;           // multiplies scores; 0: 1 / sqrt(head_dim)
+    float score_cap, logit_cap; // c tanh(score / c); 0: none
+    float query_temperature;    // t: queries are multiplied by 1 + t ln(1 + floor(pos / rope.n_ctx_orig)); 0: none
     kin_ref_rope rope;
+    kin_ref_rope window_rope; // of windowed layers; n_rot 0: rope
+    bool window_rope_has_no_freqs;
 
     kin_ref_tensor token_embd;       // (n_vocab, n_embd); may be absent if no tokens are read or written
     kin_ref_tensor output_norm;      // (n_embd); may be absent if no logits are requested
     kin_ref_tensor output_norm_bias; // (n_embd), may be absent
     kin_ref_tensor output;           // (n_vocab, n_embd); absent: token_embd is used ("tied")
-    kin_ref_tensor rope_freqs;       // (n_rot / 2), may be absent
+    kin_ref_tensor rope_freqs;       // (at least n_rot / 2, of either rope), may be absent
+    kin_ref_tensor rope_freqs_long;  // the same, instead in contexts of more than rope.n_ctx_orig tokens; may be absent
     kin_ref_layer *layers;           // (n_layer); only those in use need be filled
 } kin_ref_model;
 

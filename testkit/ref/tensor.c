@@ -22,6 +22,14 @@ kin_ref_tensor kin_ref_tensor_matrix(const kin_ref_tensor *t, int i) {
     return matrix;
 }
 
+kin_ref_tensor kin_ref_tensor_rows(const kin_ref_tensor *t, int i, int n) {
+    kin_ref_tensor rows = *t;
+    rows.n_rows = n;
+    rows.n_bytes = row_bytes(t) * (size_t)n;
+    rows.data = t->data + row_bytes(t) * (size_t)i;
+    return rows;
+}
+
 void kin_ref_tensor_row(const kin_ref_tensor *t, int i, float *out) {
     kin_ref_dequant(t->type, t->data + row_bytes(t) * (size_t)i, t->n_cols, out);
 }

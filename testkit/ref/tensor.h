@@ -21,6 +21,9 @@ bool kin_ref_tensor_is(const kin_ref_tensor *t, int n_mats, int n_rows, int n_co
 // Returns matrix i of a stack: one expert's weights. t // (n_mats, n_rows, n_cols) -> (n_rows, n_cols)
 kin_ref_tensor kin_ref_tensor_matrix(const kin_ref_tensor *t, int i);
 
+// Returns n rows of a matrix, from row i on, as a matrix. t // (n_rows, n_cols); the type must be known and i + n at most n_rows.
+kin_ref_tensor kin_ref_tensor_rows(const kin_ref_tensor *t, int i, int n);
+
 // Converts row i to floats. t // (n_rows, n_cols), out // (n_cols)
 void kin_ref_tensor_row(const kin_ref_tensor *t, int i, float *out);
 

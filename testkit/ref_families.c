@@ -1,0 +1,187 @@
+#include "testkit/ref_families.h"
+
+#include <math.h>
+
+static int read_granite(const kin_ref_keys *k, kin_ref_model *m) {
+    bool rotates;
+    float divisor;
+    if (kin_ref_get_float(k, "embedding_scale", 0, &m->embedding_scale) < 0) return KIN_FAIL;
+    if (kin_ref_get_float(k, "residual_scale", 0, &m->residual_scale) < 0) return KIN_FAIL;
+    if (kin_ref_get_float(k, "attention.scale", 0, &m->attn_scale) < 0) return KIN_FAIL;
+    if (kin_ref_get_float(k, "logit_scale", 0, &divisor) < 0) return KIN_FAIL;
+    if (kin_ref_get_bool(k, "rope.scaling.finetuned", true, &rotates) < 0) return KIN_FAIL;
+    m->logit_scale = divisor != 0 ? 1 / divisor : 0;
+    return rotates ? 0 : kin_err_set(k->err, "a model that does not rotate is not known");
+}
+
+static int read_qwen2moe(const kin_ref_keys *k, kin_ref_model *m) {
+    m->keeps_shares = true;
+    return kin_ref_get_int(k, "expert_shared_feed_forward_length", m->n_ff_dense, &m->n_ff_shared);
+}
+
+static int read_caps(const kin_ref_keys *k, kin_ref_model *m, float score_cap, float logit_cap) {
+    if (kin_ref_get_float(k, "attn_logit_softcapping", score_cap, &m->score_cap) < 0) return KIN_FAIL;
+    return kin_ref_get_float(k, "final_logit_softcapping", logit_cap, &m->logit_cap);
+}
+
+// The largest models, which have n_layers, scale their scores as if heads were narrower.
+static void scale_gemma(kin_ref_model *m, int n_layers) {
+    m->embedding_scale = sqrtf((float)m->n_embd);
+    if (m->n_layer == n_layers) m->attn_scale = 1 / sqrtf((float)(m->n_embd / m->n_head));
+}
+
+static int read_gemma2(const kin_ref_keys *k, kin_ref_model *m) {
+    scale_gemma(m, 46);
+    if (m->window == 0) m->window = 4096;
+    return read_caps(k, m, 50, 30);
+}
+
+static int read_gemma3(const kin_ref_keys *k, kin_ref_model *m) {
+    scale_gemma(m, 62);
+    if (read_caps(k, m, 0, 0) < 0) return KIN_FAIL;
+    m->score_cap = 0;
+    return 0;
+}
+
+static int read_cohere2(const kin_ref_keys *k, kin_ref_model *m) {
+    return kin_ref_get_float(k, "logit_scale", 0, &m->logit_scale);
+}
+
+// YaRN with factor f makes vectors 1 + 0.1 ln f times as long; here this is divided by 1 + 0.1 n ln f.
+static int read_mistral3(const kin_ref_keys *k, kin_ref_model *m) {
+    float n;
+    if (kin_ref_get_float(k, "rope.scaling.yarn_log_multiplier", 0, &n) < 0) return KIN_FAIL;
+    if (m->rope.yarn) m->rope.attn_factor /= (float)(1 - 0.1 * (double)n * log((double)m->rope.freq_scale));
+    return kin_ref_get_float(k, "attention.temperature_scale", 0, &m->query_temperature);
+}
+
+static int read_muse_glimmer(const kin_ref_keys *k, kin_ref_model *m) {
+    m->norms_embedding = true;
+    m->out_norm_eps = 1e-8f;
+    if (kin_ref_get_float(k, "final_logit_softcapping", 0, &m->logit_cap) < 0) return KIN_FAIL;
+    return kin_ref_get_float(k, "logit_scale", 0, &m->logit_scale);
+}
+
+static int read_laguna(const kin_ref_keys *k, kin_ref_model *m) {
+    (void)k;
+    m->gates_heads_by_softplus = true;
+    return 0;
+}
+
+// Of a head's elements that the file names, layers without a window rotate the first half.
+static int read_step35(const kin_ref_keys *k, kin_ref_model *m) {
+    (void)k;
+    m->rope.n_rot /= 2;
+    return 0;
+}
+
+static int read_mimo2(const kin_ref_keys *k, kin_ref_model *m) {
+    return kin_ref_get_float(k, "attention.value_scale", 0, &m->value_scale);
+}
+
+static int read_pattern(const kin_ref_keys *k, kin_ref_model *m, kin_ref_layer *w, int il) {
+    int is_windowed;
+    (void)m;
+    if (kin_ref_get_int_at(k, "attention.sliding_window_pattern", il, 0, &is_windowed) < 0) return KIN_FAIL;
+    w->is_windowed = is_windowed != 0;
+    return 0;
+}
+
+static int read_step35_layer(const kin_ref_keys *k, kin_ref_model *m, kin_ref_layer *w, int il) {
+    if (read_pattern(k, m, w, il) < 0) return KIN_FAIL;
+    if (kin_ref_get_float_at(k, "swiglu_clamp_exp", il, 0, &w->expert_limit) < 0) return KIN_FAIL;
+    return kin_ref_get_float_at(k, "swiglu_clamp_shexp", il, 0, &w->shared_limit);
+}
+
+#define NORMAL KIN_REF_ROPE_NORMAL
+#define NEOX KIN_REF_ROPE_NEOX
+
+// gpt-oss: YaRN's corners are rounded, as in llama.cpp, whose logits the golden ones follow. kin does not round them.
+static const kin_ref_family families[] = {
+    {.name = "llama", .rope = NORMAL, .ignores_routing_keys = true},
+    {.name = "qwen2", .rope = NEOX},
+    {.name = "qwen3", .rope = NEOX},
+    {.name = "qwen3moe", .rope = NEOX, .ignores_routing_keys = true},
+    {.name = "exaone", .rope = NEOX},
+    {.name = "exaone4", .rope = NEOX, .has_window = true, .period = 4, .full_at = 3, .full_has_no_rope = true},
+    {.name = "stablelm", .rope = NEOX, .centers_norms = true},
+    {.name = "minimax-m3", .rope = NEOX, .gate = KIN_REF_GATE_GPT_OSS, .chooses_by_sigmoids = true},
+    {.name = "kimi-linear", .rope = NORMAL, .chooses_by_sigmoids = true},
+    {.name = "olmo2", .rope = NEOX, .has_window = true, .period = 4, .full_at = 3, .window_rope_unscaled = true},
+    {.name = "smollm3", .rope = NORMAL, .period = 4, .full_at = 3, .full_has_no_rope = true},
+    {.name = "granite", .rope = NORMAL, .read = read_granite},
+    {.name = "granitemoe", .rope = NORMAL, .ignores_routing_keys = true, .read = read_granite},
+    {.name = "glm4", .rope = NORMAL, .has_fused_gate_up = true},
+    {.name = "qwen2moe", .rope = NEOX, .ignores_routing_keys = true, .read = read_qwen2moe},
+    {.name = "minimax-m2", .rope = NEOX, .chooses_by_sigmoids = true, .ignores_routing_keys = true},
+    {.name = "phi3", .rope = NEOX, .has_fused_gate_up = true},
+    {.name = "gemma2",
+     .rope = NEOX,
+     .gate = KIN_REF_GATE_GELU,
+     .has_window = true,
+     .period = 2,
+     .full_at = 1,
+     .read = read_gemma2},
+    {.name = "gemma3",
+     .rope = NEOX,
+     .gate = KIN_REF_GATE_GELU,
+     .has_window = true,
+     .period = 6,
+     .full_at = 5,
+     .window_rope_unscaled = true,
+     .window_freq_base = 10000,
+     .read = read_gemma3},
+    {.name = "gpt-oss",
+     .rope = NEOX,
+     .gate = KIN_REF_GATE_GPT_OSS,
+     .ignores_routing_keys = true,
+     .post_norm_is_ffn_norm = true,
+     .has_window = true,
+     .period = 2,
+     .full_at = 1},
+    {.name = "glm4moe", .rope = NEOX, .chooses_by_sigmoids = true, .post_norm_is_ffn_norm = true},
+    {.name = "cohere2",
+     .rope = NORMAL,
+     .centers_norms = true,
+     .has_window = true,
+     .period = 4,
+     .full_at = 3,
+     .full_has_no_rope = true,
+     .read = read_cohere2},
+    {.name = "mistral3", .rope = NORMAL, .ignores_routing_keys = true, .read = read_mistral3},
+    {.name = "muse-glimmer",
+     .rope = NORMAL,
+     .has_window = true,
+     .period = 4,
+     .full_at = 3,
+     .full_has_no_rope = true,
+     .read = read_muse_glimmer},
+    {.name = "laguna",
+     .rope = NEOX,
+     .chooses_by_sigmoids = true,
+     .has_window = true,
+     .period = 4,
+     .full_at = 0,
+     .window_rope_unscaled = true,
+     .read = read_laguna},
+    {.name = "step35",
+     .rope = NEOX,
+     .chooses_by_sigmoids = true,
+     .has_window = true,
+     .window_rope_unscaled = true,
+     .read = read_step35,
+     .read_layer = read_step35_layer},
+    {.name = "hy_v3", .rope = NEOX, .chooses_by_sigmoids = true, .keeps_shares = true},
+    {.name = "mimo2",
+     .rope = NEOX,
+     .chooses_by_sigmoids = true,
+     .has_window = true,
+     .read = read_mimo2,
+     .read_layer = read_pattern},
+};
+
+const kin_ref_family *kin_ref_family_find(kin_str name) {
+    for (size_t i = 0; i < sizeof families / sizeof *families; i++)
+        if (kin_str_eq(name, families[i].name)) return &families[i];
+    return NULL;
+}
