@@ -52,6 +52,24 @@ static int read_mistral3(const kin_ref_keys *k, kin_ref_model *m) {
     float n;
     if (kin_ref_get_float(k, "rope.scaling.yarn_log_multiplier", 0, &n) < 0) return KIN_FAIL;
     if (m->rope.yarn) m->rope.attn_factor /= (float)(1 - 0.1 * (double)n * log((double)m->rope.freq_scale));
+    m->temperature_length = m->rope.n_ctx_orig;
+    return kin_ref_get_float(k, "attention.temperature_scale", 0, &m->query_temperature);
+}
+
+// With YaRN's factor f and the file's n the rope leaves the length of vectors as it is, and scores are multiplied by
+// (1 + n ln f)^2.
+static int read_deepseek2(const kin_ref_keys *k, kin_ref_model *m) {
+    float n;
+    int n_key;
+    if (kin_ref_get_float(k, "rope.scaling.yarn_log_multiplier", 0, &n) < 0) return KIN_FAIL;
+    if (kin_ref_get_int(k, "attention.key_length", 0, &n_key) < 0) return KIN_FAIL; // of older files, without the next one
+    if (kin_ref_get_int(k, "attention.key_length_mla", n_key, &n_key) < 0) return KIN_FAIL;
+    if (m->rope.yarn) {
+        const double log_f = -log((double)m->rope.freq_scale), length = (double)m->rope.attn_factor * (1 + (double)n * log_f);
+        m->rope.attn_factor /= (float)(1 + 0.1 * log_f);
+        m->attn_scale = (float)(length * length / sqrt(n_key));
+    }
+    if (kin_ref_get_int(k, "attention.temperature_length", m->rope.n_ctx_orig, &m->temperature_length) < 0) return KIN_FAIL;
     return kin_ref_get_float(k, "attention.temperature_scale", 0, &m->query_temperature);
 }
 
@@ -106,7 +124,7 @@ static const kin_ref_family families[] = {
     {.name = "exaone4", .rope = NEOX, .has_window = true, .period = 4, .full_at = 3, .full_has_no_rope = true},
     {.name = "stablelm", .rope = NEOX, .centers_norms = true},
     {.name = "minimax-m3", .rope = NEOX, .gate = KIN_REF_GATE_GPT_OSS, .chooses_by_sigmoids = true},
-    {.name = "kimi-linear", .rope = NORMAL, .chooses_by_sigmoids = true},
+    {.name = "kimi-linear", .rope = NORMAL, .has_latents = true, .never_rotates = true, .chooses_by_sigmoids = true},
     {.name = "olmo2", .rope = NEOX, .has_window = true, .period = 4, .full_at = 3, .window_rope_unscaled = true},
     {.name = "smollm3", .rope = NORMAL, .period = 4, .full_at = 3, .full_has_no_rope = true},
     {.name = "granite", .rope = NORMAL, .read = read_granite},
@@ -171,6 +189,8 @@ static const kin_ref_family families[] = {
      .window_rope_unscaled = true,
      .read = read_step35,
      .read_layer = read_step35_layer},
+    {.name = "deepseek2", .rope = NORMAL, .has_latents = true, .keeps_shares = true, .read = read_deepseek2},
+    {.name = "mistral4", .rope = NORMAL, .has_latents = true, .keeps_shares = true, .read = read_deepseek2},
     {.name = "hy_v3", .rope = NEOX, .chooses_by_sigmoids = true, .keeps_shares = true},
     {.name = "mimo2",
      .rope = NEOX,

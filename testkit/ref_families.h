@@ -8,7 +8,9 @@ typedef struct kin_ref_family {
     const char *name; // general.architecture
     kin_ref_rope_kind rope;
     kin_ref_gate gate;
-    bool chooses_by_sigmoids;
+    bool has_latents; // some or all layers have latent attention
+    bool never_rotates;
+    bool chooses_by_sigmoids;                             // experts, unless the file says another way
     bool keeps_shares;                                    // of experts, unless the file says that they are normalised
     bool ignores_routing_keys;                            // shares are normalised, and not scaled
     bool centers_norms;                                   // the key of their epsilon has another name, too

@@ -8,6 +8,8 @@
 #include "testkit/ref/dequant.h"
 #include "testkit/ref_families.h"
 
+enum { BY_SOFTMAX = 1, BY_SIGMOIDS = 2 }; // values of expert_gating_func
+
 typedef struct loader {
     kin_ref_keys keys;
     const kin_ref_family *family;
@@ -33,11 +35,16 @@ static int find_family(loader *l) {
     return 0;
 }
 
-static bool is_kimi(const loader *l) {
-    return strcmp(l->keys.family, "kimi-linear") == 0;
+// Latent attention stores one key for all heads.
+static int load_latent_sizes(const loader *l, kin_ref_model *m) {
+    int n_latent, n_rot;
+    if (get_int(l, "attention.kv_lora_rank", 0, &n_latent) < 0) return KIN_FAIL;
+    if (get_int(l, "rope.dimension_count", 0, &n_rot) < 0) return KIN_FAIL;
+    m->n_head_kv = 1;
+    m->head_dim = n_latent + n_rot;
+    return 0;
 }
 
-// Sizes of layers. Latent attention has one key and value, of whose numbers files have one for each layer.
 static int load_sizes(loader *l, kin_ref_model *m) {
     int n_drafts;
     if (get_int(l, "block_count", 0, &l->n_blocks) < 0) return KIN_FAIL;
@@ -48,12 +55,14 @@ static int load_sizes(loader *l, kin_ref_model *m) {
     for (int il = 0; il < m->n_layer; il++) {
         int n_head, n_head_kv = 1;
         if (kin_ref_get_int_at(&l->keys, "attention.head_count", il, 0, &n_head) < 0) return KIN_FAIL;
-        if (!is_kimi(l) && kin_ref_get_int_at(&l->keys, "attention.head_count_kv", il, n_head, &n_head_kv) < 0) return KIN_FAIL;
+        if (!l->family->has_latents && kin_ref_get_int_at(&l->keys, "attention.head_count_kv", il, n_head, &n_head_kv) < 0)
+            return KIN_FAIL;
         if (n_head > m->n_head) m->n_head = n_head;
         if (n_head_kv > m->n_head_kv) m->n_head_kv = n_head_kv;
     }
+    if (l->family->has_latents) return load_latent_sizes(l, m);
     if (get_int(l, "attention.key_length", m->n_head ? m->n_embd / m->n_head : 0, &m->head_dim) < 0) return KIN_FAIL;
-    return is_kimi(l) ? 0 : get_int(l, "attention.value_length", m->head_dim, &m->value_dim);
+    return get_int(l, "attention.value_length", m->head_dim, &m->value_dim);
 }
 
 static int load_numbers(const loader *l, kin_ref_model *m) {
@@ -76,12 +85,17 @@ static int load_numbers(const loader *l, kin_ref_model *m) {
 // How experts are chosen, and what becomes of their shares.
 static int load_routing(const loader *l, kin_ref_model *m) {
     bool normalizes;
-    int how; // 2: by sigmoids
+    int how;
+    const int usual = l->family->chooses_by_sigmoids ? BY_SIGMOIDS : BY_SOFTMAX;
     m->chooses_by_sigmoids = l->family->chooses_by_sigmoids;
     if (m->n_expert == 0 || l->family->ignores_routing_keys) return 0;
     if (kin_ref_get_bool(&l->keys, "expert_weights_norm", !l->family->keeps_shares, &normalizes) < 0) return KIN_FAIL;
-    if (get_int(l, "expert_gating_func", 2, &how) < 0) return KIN_FAIL;
-    if (how != 2) return kin_err_set(l->keys.err, "expert_gating_func %d: not known to the reference engine", how);
+    if (get_int(l, "expert_group_count", 0, &m->n_group) < 0) return KIN_FAIL;
+    if (get_int(l, "expert_group_used_count", 0, &m->n_group_used) < 0) return KIN_FAIL;
+    if (get_int(l, "expert_gating_func", usual, &how) < 0) return KIN_FAIL;
+    m->chooses_by_sigmoids = how == BY_SIGMOIDS;
+    if (how != BY_SIGMOIDS && how != BY_SOFTMAX)
+        return kin_err_set(l->keys.err, "expert_gating_func %d: not known to the reference engine", how);
     m->keeps_shares = !normalizes;
     return get_float(l, "expert_weights_scale", 1, &m->expert_scale);
 }
@@ -197,17 +211,20 @@ static void load_delta(loader *l, const kin_ref_model *m, kin_ref_delta *d, int 
 }
 
 static void load_latent(loader *l, const kin_ref_model *m, kin_ref_latent *t, int il) {
-    t->q = find_layer_tensor(l, il, "attn_q.weight");
+    t->q_a = find_layer_tensor(l, il, "attn_q_a.weight");
+    t->q_norm = find_layer_tensor(l, il, "attn_q_a_norm.weight");
+    t->q = find_layer_tensor(l, il, t->q_a.data ? "attn_q_b.weight" : "attn_q.weight");
     t->kv_a = find_layer_tensor(l, il, "attn_kv_a_mqa.weight");
     t->kv_norm = find_layer_tensor(l, il, "attn_kv_a_norm.weight");
     t->k_b = find_layer_tensor(l, il, "attn_k_b.weight");
     t->v_b = find_layer_tensor(l, il, "attn_v_b.weight");
+    t->kv_b = find_layer_tensor(l, il, "attn_kv_b.weight");
     t->out = find_layer_tensor(l, il, "attn_output.weight");
     t->n_head = m->n_head;
     t->n_latent = t->kv_norm.n_cols;
     t->n_rot = m->rope.n_rot;
-    t->k_dim = t->k_b.n_cols;
-    t->v_dim = t->v_b.n_rows;
+    t->k_dim = t->q.n_rows / m->n_head - t->n_rot;
+    t->v_dim = t->out.n_cols / m->n_head;
 }
 
 // Takes the next n rows of *rest, which may be too few.
@@ -271,10 +288,11 @@ static int load_layer(loader *l, kin_ref_model *m, kin_ref_layer *w, int il) {
     const kin_ref_family *f = l->family;
     const bool is_full = f->period > 0 && il % f->period == f->full_at;
     w->is_windowed = m->window > 0 && !is_full;
-    w->has_no_rope = is_full && f->full_has_no_rope && (m->window > 0 || !f->has_window);
+    w->has_no_rope = f->never_rotates || (is_full && f->full_has_no_rope && (m->window > 0 || !f->has_window));
     w->n_head_kv = 1;
     if (kin_ref_get_int_at(&l->keys, "attention.head_count", il, 0, &w->n_head) < 0) return KIN_FAIL;
-    if (!is_kimi(l) && kin_ref_get_int_at(&l->keys, "attention.head_count_kv", il, w->n_head, &w->n_head_kv) < 0) return KIN_FAIL;
+    if (!l->family->has_latents && kin_ref_get_int_at(&l->keys, "attention.head_count_kv", il, w->n_head, &w->n_head_kv) < 0)
+        return KIN_FAIL;
     load_norms(l, w, il);
     w->is_parallel = m->centers_norms && !w->ffn_norm.data;
     if (has_layer_tensor(l, il, "ssm_f_a.weight"))

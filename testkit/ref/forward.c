@@ -281,15 +281,18 @@ static void gate_heads(kin_ref_session *s, const kin_ref_layer *w, int n_head) {
     }
 }
 
+// What queries at a position are multiplied by.
+static double temperature(const kin_ref_model *m, int pos) {
+    if (m->query_temperature == 0) return 1;
+    return 1 + (double)m->query_temperature * log(1 + floor((double)pos / m->temperature_length));
+}
+
 // s->heads = the results of the query heads s->q. k, v // (pos + 1, stride)
 static void attend_all(kin_ref_session *s, const kin_ref_layer *w, const float *k, const float *v, int pos) {
     const kin_ref_model *m = s->model;
     const int n_head = w->n_head ? w->n_head : m->n_head, n_head_kv = w->n_head_kv ? w->n_head_kv : m->n_head_kv;
     const int first = w->is_windowed && pos >= m->window ? pos + 1 - m->window : 0;
-    if (m->query_temperature != 0) {
-        const double n_times = floor((double)pos / m->rope.n_ctx_orig);
-        scale(s->q, (float)(1 + (double)m->query_temperature * log(1 + n_times)), n_head * m->head_dim);
-    }
+    scale(s->q, (float)temperature(m, pos), n_head * m->head_dim);
     if (w->sinks.data) kin_ref_tensor_row(&w->sinks, 0, s->weights);
     for (int h = 0; h < n_head; h++) {
         const int i_kv = h / (n_head / n_head_kv);
@@ -298,6 +301,20 @@ static void attend_all(kin_ref_session *s, const kin_ref_layer *w, const float *
     }
     scale(s->heads, factor_or_1(m->value_scale), n_head * value_dim(m));
     gate_heads(s, w, n_head);
+}
+
+// s->added = latent attention of s->normed. rows // (n_ctx, head_dim)
+static void latent_attention(kin_ref_session *s, const kin_ref_layer *w, int pos, float *rows) {
+    const kin_ref_model *m = s->model;
+    const double by = m->attn_scale != 0 ? (double)m->attn_scale : 1 / sqrt(w->latent.k_dim + w->latent.n_rot);
+    const kin_ref_latent_token token = {
+        .pos = pos,
+        .rope = w->has_no_rope ? NULL : &m->rope,
+        .cos_sin = s->cos_sin,
+        .scale = by * temperature(m, pos),
+        .eps = m->rms_eps,
+    };
+    kin_ref_latent_step(&w->latent, &token, s->normed, rows, s->scratch, s->added);
 }
 
 // x += wo attention(norm(x)). x // (n_embd)
@@ -311,7 +328,7 @@ static void attention(kin_ref_session *s, int il, int pos, float *x) {
 
     norm(s, &w->attn_norm, &w->attn_norm_bias, m->n_embd, x, s->normed);
     if (w->latent.n_head > 0) {
-        kin_ref_latent_step(&w->latent, m->rms_eps, s->normed, pos, k, s->scratch, s->added);
+        latent_attention(s, w, pos, k);
         add_block(s, &w->attn_out_norm, x);
         return;
     }
@@ -339,6 +356,33 @@ static double share_out(const float *probs, const float *choice, int n_expert, i
     return sum;
 }
 
+// Returns the sum of the two largest of n numbers; of one, that.
+static double sum_of_two(const float *x, int n) {
+    double first = -INFINITY, second = -INFINITY;
+    for (int i = 0; i < n; i++) {
+        const double value = (double)x[i];
+        second = fmax(second, fmin(first, value));
+        first = fmax(first, value);
+    }
+    return n > 1 ? first + second : first;
+}
+
+// Makes choice // (n_expert) -INFINITY in all groups but the n_group_used whose two best experts have the largest sums.
+static void choose_groups(const kin_ref_model *m, float *choice) {
+    const int n = m->n_expert / m->n_group;
+    bool is_used[KIN_REF_HEAD_MAX] = {false};
+    for (int i = 0; i < m->n_group; i++) {
+        int n_better = 0;
+        for (int j = 0; j < m->n_group; j++) {
+            const double own = sum_of_two(choice + i * n, n), other = sum_of_two(choice + j * n, n);
+            n_better += other > own || (other == own && j < i);
+        }
+        is_used[i] = n_better < m->n_group_used;
+    }
+    for (int i = 0; i < m->n_expert; i++)
+        if (!is_used[i / n]) choice[i] = -INFINITY;
+}
+
 // s->shares = the experts' shares in the result for s->normed
 static void route(kin_ref_session *s, const kin_ref_layer *w) {
     const kin_ref_model *m = s->model;
@@ -351,6 +395,7 @@ static void route(kin_ref_session *s, const kin_ref_layer *w) {
     memset(s->choice, 0, (size_t)m->n_expert * sizeof *s->choice);
     if (w->ffn_choice.data) kin_ref_tensor_row(&w->ffn_choice, 0, s->choice);
     for (int i = 0; i < m->n_expert; i++) s->choice[i] += s->router[i];
+    if (m->n_group > 1) choose_groups(m, s->choice);
     const double sum = share_out(s->router, s->choice, m->n_expert, m->n_expert_used, s->shares);
     for (int i = 0; i < m->n_expert && !m->keeps_shares; i++) s->shares[i] = (float)((double)s->shares[i] / sum);
     scale(s->shares, factor_or_1(m->expert_scale), m->n_expert);

@@ -2,17 +2,37 @@
 
 #include <math.h>
 
+// Checks the matrices of keys and values, which are two or one.
+static const char *check_both(const kin_ref_latent *l) {
+    if (l->kv_b.data) return kin_ref_tensor_is(&l->kv_b, 1, l->n_head * (l->k_dim + l->v_dim), l->n_latent) ? NULL : "kv_b";
+    if (!kin_ref_tensor_is(&l->k_b, l->n_head, l->n_latent, l->k_dim)) return "k_b";
+    return kin_ref_tensor_is(&l->v_b, l->n_head, l->v_dim, l->n_latent) ? NULL : "v_b";
+}
+
 const char *kin_ref_latent_check(const kin_ref_latent *l, int n_embd) {
-    if (!kin_ref_tensor_is(&l->q, 1, l->n_head * (l->k_dim + l->n_rot), n_embd)) return "q";
+    const int n_query = l->q_a.data ? l->q_a.n_rows : n_embd;
+    if (l->k_dim < 1 || l->v_dim < 1 || l->n_rot < 0) return "k_dim";
+    if (l->q_a.data && !kin_ref_tensor_is(&l->q_a, 1, n_query, n_embd)) return "q_a";
+    if (l->q_a.data && !kin_ref_tensor_is(&l->q_norm, 1, 1, n_query)) return "q_norm";
+    if (!kin_ref_tensor_is(&l->q, 1, l->n_head * (l->k_dim + l->n_rot), n_query)) return "q";
     if (!kin_ref_tensor_is(&l->kv_a, 1, l->n_latent + l->n_rot, n_embd)) return "kv_a";
     if (!kin_ref_tensor_is(&l->kv_norm, 1, 1, l->n_latent)) return "kv_norm";
-    if (!kin_ref_tensor_is(&l->k_b, l->n_head, l->n_latent, l->k_dim)) return "k_b";
-    if (!kin_ref_tensor_is(&l->v_b, l->n_head, l->v_dim, l->n_latent)) return "v_b";
+    if (check_both(l)) return check_both(l);
     return kin_ref_tensor_is(&l->out, 1, n_embd, l->n_head * l->v_dim) ? NULL : "out";
 }
 
+static int max_int(int a, int b) {
+    return a > b ? a : b;
+}
+
+// Floats of the queries' latent, and of a norm's weights.
+static size_t low_floats(const kin_ref_latent *l) {
+    return (size_t)max_int(l->q_a.n_rows, l->n_latent);
+}
+
 size_t kin_ref_latent_scratch_floats(const kin_ref_latent *l, int n_ctx) {
-    return (size_t)l->n_head * (size_t)(l->k_dim + l->n_rot + l->v_dim) + 2 * (size_t)l->n_latent + (size_t)n_ctx;
+    return (size_t)l->n_head * (size_t)(l->k_dim + l->n_rot + l->v_dim) + 2 * (size_t)l->n_latent + 2 * low_floats(l) +
+           (size_t)n_ctx;
 }
 
 static double dot(const float *a, const float *b, int n) {
@@ -21,23 +41,58 @@ static double dot(const float *a, const float *b, int n) {
     return sum;
 }
 
+// x = x / sqrt(mean(x^2) + eps) * weight. x // (n), scratch // (n)
+static void norm(const kin_ref_tensor *weight, float eps, float *x, int n, float *scratch) {
+    kin_ref_tensor_row(weight, 0, scratch);
+    const double scale = 1 / sqrt(dot(x, x, n) / n + (double)eps);
+    for (int i = 0; i < n; i++) x[i] = (float)((double)x[i] * scale * (double)scratch[i]);
+}
+
+static void rotate(const kin_ref_latent_token *token, float *head) {
+    if (token->rope) kin_ref_rope_apply(token->rope, token->cos_sin, head);
+}
+
 // Writes the token's row: its normed latent, and its common key.
-static void make_row(const kin_ref_latent *l, float eps, const float *x, float *weight, float *row) {
+static void make_row(const kin_ref_latent *l, const kin_ref_latent_token *token, const float *x, float *scratch, float *row) {
     kin_ref_matvec(&l->kv_a, x, row);
-    kin_ref_tensor_row(&l->kv_norm, 0, weight);
-    const double scale = 1 / sqrt(dot(row, row, l->n_latent) / l->n_latent + (double)eps);
-    for (int i = 0; i < l->n_latent; i++) row[i] = (float)((double)row[i] * scale * (double)weight[i]);
+    norm(&l->kv_norm, token->eps, row, l->n_latent, scratch);
+    rotate(token, row + l->n_latent);
+}
+
+// q // (n_head, k_dim + n_rot); low, scratch // (low_floats)
+static void make_queries(const kin_ref_latent *l, const kin_ref_latent_token *token, const float *x, float *low, float *scratch,
+                         float *q) {
+    if (l->q_a.data) {
+        kin_ref_matvec(&l->q_a, x, low);
+        norm(&l->q_norm, token->eps, low, l->q_a.n_rows, scratch);
+    }
+    kin_ref_matvec(&l->q, l->q_a.data ? low : x, q);
+    for (int h = 0; h < l->n_head; h++) rotate(token, q + h * (l->k_dim + l->n_rot) + l->k_dim);
+}
+
+// query = K^T own, where K is head h's matrix of keys. own // (k_dim), query, scratch // (n_latent)
+static void make_latent_query(const kin_ref_latent *l, int h, const float *own, float *scratch, float *query) {
+    if (!l->kv_b.data) {
+        const kin_ref_tensor k_b = kin_ref_tensor_matrix(&l->k_b, h);
+        kin_ref_matvec(&k_b, own, query);
+        return;
+    }
+    for (int j = 0; j < l->n_latent; j++) query[j] = 0;
+    for (int i = 0; i < l->k_dim; i++) {
+        kin_ref_tensor_row(&l->kv_b, h * (l->k_dim + l->v_dim) + i, scratch);
+        for (int j = 0; j < l->n_latent; j++) query[j] += own[i] * scratch[j];
+    }
 }
 
 // mean = the mean of the latents of positions 0 to pos, weighted by the softmax of their scores.
-static void attend(const kin_ref_latent *l, const float *latent_query, const float *common_query, const float *rows, int pos,
-                   float *scores, float *mean) {
-    const int width = l->n_latent + l->n_rot;
+static void attend(const kin_ref_latent *l, const kin_ref_latent_token *token, const float *latent_query,
+                   const float *common_query, const float *rows, float *scores, float *mean) {
+    const int pos = token->pos, width = l->n_latent + l->n_rot;
     double top = -INFINITY, sum = 0;
     for (int t = 0; t <= pos; t++) {
         const float *row = rows + (size_t)t * (size_t)width;
         const double score = dot(latent_query, row, l->n_latent) + dot(common_query, row + l->n_latent, l->n_rot);
-        scores[t] = (float)(score / sqrt(l->k_dim + l->n_rot));
+        scores[t] = (float)(score * token->scale);
         top = fmax(top, (double)scores[t]);
     }
     for (int t = 0; t <= pos; t++) sum += exp((double)scores[t] - top);
@@ -48,17 +103,19 @@ static void attend(const kin_ref_latent *l, const float *latent_query, const flo
     }
 }
 
-void kin_ref_latent_step(const kin_ref_latent *l, float eps, const float *x, int pos, float *rows, float *scratch, float *out) {
+void kin_ref_latent_step(const kin_ref_latent *l, const kin_ref_latent_token *token, const float *x, float *rows, float *scratch,
+                         float *out) {
     const int n_query = l->k_dim + l->n_rot;
     float *q = scratch, *heads = q + l->n_head * n_query, *query = heads + l->n_head * l->v_dim, *mean = query + l->n_latent,
-          *scores = mean + l->n_latent;
-    make_row(l, eps, x, query, rows + (size_t)pos * (size_t)(l->n_latent + l->n_rot));
-    kin_ref_matvec(&l->q, x, q);
+          *low = mean + l->n_latent, *weight = low + low_floats(l), *scores = weight + low_floats(l);
+    make_row(l, token, x, weight, rows + (size_t)token->pos * (size_t)(l->n_latent + l->n_rot));
+    make_queries(l, token, x, low, weight, q);
     for (int h = 0; h < l->n_head; h++) {
-        const kin_ref_tensor k_b = kin_ref_tensor_matrix(&l->k_b, h), v_b = kin_ref_tensor_matrix(&l->v_b, h);
+        const kin_ref_tensor v_b = l->kv_b.data ? kin_ref_tensor_rows(&l->kv_b, h * (l->k_dim + l->v_dim) + l->k_dim, l->v_dim)
+                                                : kin_ref_tensor_matrix(&l->v_b, h);
         const float *own = q + h * n_query;
-        kin_ref_matvec(&k_b, own, query);
-        attend(l, query, own + l->k_dim, rows, pos, scores, mean);
+        make_latent_query(l, h, own, weight, query);
+        attend(l, token, query, own + l->k_dim, rows, scores, mean);
         kin_ref_matvec(&v_b, mean, heads + h * l->v_dim);
     }
     kin_ref_matvec(&l->out, heads, out);

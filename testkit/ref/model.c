@@ -33,6 +33,10 @@ static const char *check_numbers(const kin_ref_model *m) {
     if (!within(m->n_expert, 0, KIN_REF_HEAD_MAX)) return "n_expert";
     if (!within(m->window, 0, KIN_REF_DIM_MAX)) return "window";
     if (!within(m->n_expert_used, m->n_expert > 0, m->n_expert)) return "n_expert_used";
+    if (!within(m->n_group, 0, m->n_expert) || (m->n_group > 1 && m->n_expert % m->n_group != 0)) return "n_group";
+    if (m->n_group > 1 && !within(m->n_group_used, 1, m->n_group)) return "n_group_used";
+    if (m->n_group > 1 && m->n_expert / m->n_group * m->n_group_used < m->n_expert_used) return "n_group_used";
+    if (m->query_temperature != 0 && m->temperature_length < 1) return "temperature_length";
     if (!(m->rms_eps >= 0)) return "rms_eps";
     return NULL;
 }

@@ -30,6 +30,7 @@
 //   muse-glimmer: gemma2's norms, gates of the heads' results, a norm of the embedding; windowed layers, and only these rotate
 //   laguna    windowed layers with another number of heads, gates of the heads' results, dense layers, experts as in hy_v3
 //   step35    laguna with one gate for each head, and limits of the experts
+//   deepseek2, mistral4: latent attention that rotates, dense layers, experts in groups, shared experts
 //   mimo2     windowed layers with another number of heads and sinks, values narrower than keys, experts chosen by sigmoids
 #pragma once
 
@@ -91,6 +92,7 @@ typedef struct kin_ref_model {
     int value_dim;                   // of a head's value; 0: head_dim
     int n_ff;                        // of one expert, if there are experts
     int n_expert, n_expert_used;     // 0, 0 in a dense model
+    int n_group, n_group_used;       // of experts, of which only the best groups are chosen from; 0 or 1: there are none
     int n_ff_dense, n_ff_shared;     // of dense layers beside such with experts, and of the shared expert; 0: there is none
     bool chooses_by_sigmoids;        // the experts; false: by a softmax over all
     float expert_scale;              // multiplies the experts' shares; 0: 1
@@ -106,9 +108,10 @@ typedef struct kin_ref_model {
     float residual_scale;       // multiplies the blocks' results
     float logit_scale;          // multiplies the logits
     float value_scale;          // multiplies attention's result; 0: 1
-    float attn_scale;           // multiplies scores; 0: 1 / sqrt(head_dim)
+    float attn_scale;           // multiplies scores; 0: 1 / sqrt(elements of a key)
     float score_cap, logit_cap; // c tanh(score / c); 0: none
-    float query_temperature;    // t: queries are multiplied by 1 + t ln(1 + floor(pos / rope.n_ctx_orig)); 0: none
+    float query_temperature;    // t: queries are multiplied by 1 + t ln(1 + floor(pos / temperature_length)); 0: none
+    int temperature_length;
     kin_ref_rope rope;
     kin_ref_rope window_rope; // of windowed layers; n_rot 0: rope
     bool window_rope_has_no_freqs;
