@@ -210,6 +210,33 @@ static void load_delta(loader *l, const kin_ref_model *m, kin_ref_delta *d, int 
     d->n_taps = d->conv[0].n_cols;
 }
 
+static void load_gated(loader *l, kin_ref_gated *g, int il) {
+    g->qkv = find_layer_tensor(l, il, "attn_qkv.weight");
+    g->gate = find_layer_tensor(l, il, "attn_gate.weight");
+    g->all = find_layer_tensor(l, il, "ssm_in.weight");
+    g->beta = find_layer_tensor(l, il, "ssm_beta.weight");
+    g->alpha = find_layer_tensor(l, il, "ssm_alpha.weight");
+    g->both = find_layer_tensor(l, il, "ssm_ba.weight");
+    g->conv = find_layer_tensor(l, il, "ssm_conv1d.weight");
+    g->dt = find_layer_tensor(l, il, "ssm_dt.bias");
+    g->a = find_layer_tensor(l, il, "ssm_a");
+    g->norm = find_layer_tensor(l, il, "ssm_norm.weight");
+    g->out = find_layer_tensor(l, il, "ssm_out.weight");
+    g->n_value = g->a.n_cols;
+    g->dim = g->norm.n_cols;
+    g->n_taps = g->conv.n_cols;
+    g->n_key = g->dim > 0 ? (g->conv.n_rows / g->dim - g->n_value) / 2 : 0;
+    g->is_grouped = l->family->has_grouped_keys;
+}
+
+static void load_convolution(loader *l, kin_ref_convolution *c, int il) {
+    c->in = find_layer_tensor(l, il, "shortconv.in_proj.weight");
+    c->taps = find_layer_tensor(l, il, "shortconv.conv.weight");
+    c->out = find_layer_tensor(l, il, "shortconv.out_proj.weight");
+    c->n = c->taps.n_rows;
+    c->n_taps = c->taps.n_cols;
+}
+
 static void load_latent(loader *l, const kin_ref_model *m, kin_ref_latent *t, int il) {
     t->q_a = find_layer_tensor(l, il, "attn_q_a.weight");
     t->q_norm = find_layer_tensor(l, il, "attn_q_a_norm.weight");
@@ -250,6 +277,7 @@ static void load_products(loader *l, const kin_ref_model *m, kin_ref_layer *w, i
 
 static void load_attention(loader *l, const kin_ref_model *m, kin_ref_layer *w, int il) {
     load_products(l, m, w, il);
+    w->wq_has_gates = l->family->has_query_gates;
     w->wo = find_layer_tensor(l, il, "attn_output.weight");
     w->bq = find_layer_tensor(l, il, "attn_q.bias");
     w->bk = find_layer_tensor(l, il, "attn_k.bias");
@@ -299,6 +327,10 @@ static int load_layer(loader *l, kin_ref_model *m, kin_ref_layer *w, int il) {
         load_delta(l, m, &w->delta, il);
     else if (has_layer_tensor(l, il, "attn_kv_a_mqa.weight"))
         load_latent(l, m, &w->latent, il);
+    else if (has_layer_tensor(l, il, "ssm_out.weight"))
+        load_gated(l, &w->gated, il);
+    else if (has_layer_tensor(l, il, "shortconv.conv.weight"))
+        load_convolution(l, &w->conv, il);
     else
         load_attention(l, m, w, il);
     load_feed_forward(l, m, w, il);
@@ -324,6 +356,7 @@ static int load_tensors(loader *l, kin_ref_model *m) {
     if (!m->layers) return kin_err_set(l->keys.err, "out of memory");
     m->token_embd = find_tensor(l, "token_embd.weight");
     m->output_norm = find_tensor(l, "output_norm.weight");
+    if (!m->output_norm.data) m->output_norm = find_tensor(l, "token_embd_norm.weight");
     m->output_norm_bias = find_tensor(l, "output_norm.bias");
     m->output = find_tensor(l, "output.weight");
     m->rope_freqs = find_tensor(l, "rope_freqs.weight");

@@ -40,31 +40,24 @@ static double sigmoid(double x) {
 
 // Replaces x // (3, n) by what the convolutions make of it and of the tokens before, and remembers it.
 static void convolve(const kin_ref_delta *d, float *history, float *x) {
-    const int n = n_values(d), n_before = d->n_taps - 1;
+    const int n = n_values(d);
     for (int c = 0; c < 3 * n; c++) {
         const kin_ref_tensor channel = kin_ref_tensor_matrix(&d->conv[c / n], c % n);
         float taps[KIN_REF_TAPS_MAX];
         kin_ref_tensor_row(&channel, 0, taps);
-        double sum = (double)taps[n_before] * (double)x[c];
-        for (int i = 0; i < n_before; i++) {
-            float *at = history + (size_t)i * 3 * (size_t)n + c;
-            sum += (double)taps[i] * (double)*at;
-            *at = i + 1 < n_before ? at[3 * n] : x[c];
-        }
+        const double sum = kin_ref_convolve(taps, d->n_taps, history + c, 3 * (size_t)n, x[c]);
         x[c] = (float)(sum * sigmoid(sum));
     }
 }
 
-// Divides x // (n) by its length.
-static void make_unit(float *x, int n, float eps) {
+void kin_ref_delta_make_unit(float *x, int n, float eps) {
     double sum = 0;
     for (int i = 0; i < n; i++) sum += (double)x[i] * (double)x[i];
     for (int i = 0; i < n; i++) x[i] = (float)((double)x[i] / fmax(sqrt(sum), (double)eps));
 }
 
-// One token of a head. m // (dim, dim), the others // (dim)
-static void advance(int dim, const float *q, const float *k, const float *v, const float *decays, double beta, float *m,
-                    float *result) {
+void kin_ref_delta_advance(int dim, const float *q, const float *k, const float *v, const float *decays, double beta, float *m,
+                           float *result) {
     for (int j = 0; j < dim; j++) { // a value
         double read = 0, sum = 0;
         for (int i = 0; i < dim; i++) read += (double)k[i] * (double)decays[i] * (double)m[i * dim + j];
@@ -110,9 +103,9 @@ void kin_ref_delta_step(const kin_ref_delta *d, float eps, const float *x, float
     kin_ref_tensor_row(&d->norm, 0, weight);
     for (int h = 0; h < d->n_head; h++) {
         const int at = h * dim;
-        make_unit(q + at, dim, eps);
-        make_unit(k + at, dim, eps);
-        advance(dim, q + at, k + at, v + at, decays + at, sigmoid((double)beta[h]), m + at * dim, result + at);
+        kin_ref_delta_make_unit(q + at, dim, eps);
+        kin_ref_delta_make_unit(k + at, dim, eps);
+        kin_ref_delta_advance(dim, q + at, k + at, v + at, decays + at, sigmoid((double)beta[h]), m + at * dim, result + at);
         finish(dim, eps, weight, gates + at, result + at);
     }
     kin_ref_matvec(&d->out, result, out);

@@ -6,7 +6,7 @@
 // Queries, keys and values are convolved over time first; queries and keys then have the length 1. Thread: any.
 #pragma once
 
-#include "testkit/ref/tensor.h"
+#include "testkit/ref/convolution.h"
 
 typedef struct kin_ref_delta {
     int n_head, dim, n_taps;         // 0, 0, 0: the layer is another one
@@ -21,8 +21,6 @@ typedef struct kin_ref_delta {
     kin_ref_tensor out;              // (n_embd, n_head*dim)
 } kin_ref_delta;
 
-enum { KIN_REF_TAPS_MAX = 8 };
-
 // Returns the name of a tensor that is missing or does not fit, or NULL.
 const char *kin_ref_delta_check(const kin_ref_delta *d, int n_embd);
 
@@ -32,3 +30,9 @@ size_t kin_ref_delta_scratch_floats(const kin_ref_delta *d);
 
 // Computes out // (n_embd) for the next token's normed x // (n_embd), and changes the state, which begins with zeros.
 void kin_ref_delta_step(const kin_ref_delta *d, float eps, const float *x, float *state, float *scratch, float *out);
+
+// Parts of a step that gated delta nets share: divides x // (n) by its length;
+void kin_ref_delta_make_unit(float *x, int n, float eps);
+// and one token of a head. m // (dim, dim), the others // (dim)
+void kin_ref_delta_advance(int dim, const float *q, const float *k, const float *v, const float *decays, double beta, float *m,
+                           float *result);

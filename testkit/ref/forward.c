@@ -19,7 +19,7 @@ struct kin_ref_session {
     float *normed;         // (n_embd): input of a block
     float *added;          // (n_embd): output of a block
     float *sum;            // (n_embd): of the experts
-    float *q;              // (n_head*head_dim)
+    float *q;              // (n_head*head_dim), and as many for their gates
     float *heads;          // (n_head*value_dim): attention output of each query head
     float *gates;          // (n_head*value_dim): of these outputs
     float *scores;         // (n_ctx): of one query head
@@ -47,7 +47,12 @@ static size_t max_size(size_t a, size_t b) {
     return a > b ? a : b;
 }
 
-// Allocates the states of delta attention, and its scratch and that of latent attention.
+// True if the layer has a state instead of keys and values.
+static bool has_state(const kin_ref_layer *w) {
+    return w->delta.n_head > 0 || w->gated.n_value > 0 || w->conv.n > 0;
+}
+
+// Allocates the states of such layers, and their scratch and that of latent attention.
 static bool allocate_states(kin_ref_session *s) {
     size_t n_scratch = 1;
     s->n_state = 1;
@@ -56,6 +61,14 @@ static bool allocate_states(kin_ref_session *s) {
         if (w->delta.n_head > 0) {
             s->n_state = max_size(s->n_state, kin_ref_delta_state_floats(&w->delta));
             n_scratch = max_size(n_scratch, kin_ref_delta_scratch_floats(&w->delta));
+        }
+        if (w->gated.n_value > 0) {
+            s->n_state = max_size(s->n_state, kin_ref_gated_state_floats(&w->gated));
+            n_scratch = max_size(n_scratch, kin_ref_gated_scratch_floats(&w->gated));
+        }
+        if (w->conv.n > 0) {
+            s->n_state = max_size(s->n_state, kin_ref_convolution_state_floats(&w->conv));
+            n_scratch = max_size(n_scratch, kin_ref_convolution_scratch_floats(&w->conv));
         }
         if (w->latent.n_head > 0) n_scratch = max_size(n_scratch, kin_ref_latent_scratch_floats(&w->latent, s->n_ctx));
     }
@@ -88,7 +101,7 @@ static bool allocate(kin_ref_session *s) {
     s->normed = floats(1, 1, m->n_embd);
     s->added = floats(1, 1, m->n_embd);
     s->sum = floats(1, 1, m->n_embd);
-    s->q = floats(1, 1, n_q);
+    s->q = floats(2, 1, n_q);
     s->heads = floats(1, 1, n_q);
     s->gates = floats(1, 1, n_q);
     s->scores = floats(1, 1, s->n_ctx);
@@ -259,25 +272,39 @@ static void add_block(kin_ref_session *s, const kin_ref_tensor *out_norm, float 
     add(x, s->added, m->n_embd);
 }
 
-// The same with delta attention instead.
-static void delta_attention(kin_ref_session *s, int il, int pos, float *x) {
+// x += what the layer makes of its state and norm(x). x // (n_embd)
+static void recurrence(kin_ref_session *s, int il, int pos, float *x) {
     const kin_ref_layer *w = &s->model->layers[il];
     float *state = s->states + (size_t)(il - s->layer_begin) * s->n_state;
     if (pos == 0) memset(state, 0, s->n_state * sizeof *state);
     norm(s, &w->attn_norm, &w->attn_norm_bias, s->model->n_embd, x, s->normed);
-    kin_ref_delta_step(&w->delta, s->model->rms_eps, s->normed, state, s->scratch, s->added);
+    if (w->gated.n_value > 0)
+        kin_ref_gated_step(&w->gated, s->model->rms_eps, s->normed, state, s->scratch, s->added);
+    else if (w->conv.n > 0)
+        kin_ref_convolution_step(&w->conv, s->normed, state, s->scratch, s->added);
+    else
+        kin_ref_delta_step(&w->delta, s->model->rms_eps, s->normed, state, s->scratch, s->added);
     add_block(s, &w->attn_out_norm, x);
 }
 
 // Multiplies the heads' results by their gates: one for each head, or for each of its values.
 static void gate_heads(kin_ref_session *s, const kin_ref_layer *w, int n_head) {
-    if (!w->head_gate.data) return;
+    if (!w->head_gate.data && !w->wq_has_gates) return;
     const int dim = value_dim(s->model);
-    const bool is_of_head = w->head_gate.n_rows == n_head;
-    kin_ref_matvec(&w->head_gate, s->normed, s->gates);
+    const bool is_of_head = w->head_gate.data && w->head_gate.n_rows == n_head;
+    if (w->head_gate.data) kin_ref_matvec(&w->head_gate, s->normed, s->gates);
     for (int i = 0; i < n_head * dim; i++) {
         const float gate = s->gates[is_of_head ? i / dim : i];
         s->heads[i] *= s->model->gates_heads_by_softplus ? log1pf(expf(gate)) : sigmoid(gate);
+    }
+}
+
+// Moves what stands behind each query of s->q to s->gates.
+static void take_gates(kin_ref_session *s, int n_head) {
+    const size_t n = (size_t)s->model->head_dim;
+    for (size_t h = 0; h < (size_t)n_head; h++) {
+        memcpy(s->gates + h * n, s->q + (2 * h + 1) * n, n * sizeof *s->gates);
+        memmove(s->q + h * n, s->q + 2 * h * n, n * sizeof *s->q);
     }
 }
 
@@ -333,6 +360,7 @@ static void attention(kin_ref_session *s, int il, int pos, float *x) {
         return;
     }
     project(s, &w->wq, &w->bq, 0, s->normed, s->q);
+    if (w->wq_has_gates) take_gates(s, w->n_head ? w->n_head : m->n_head);
     project(s, &w->wk, &w->bk, 0, s->normed, k_here);
     project(s, &w->wv, &w->bv, 0, s->normed, v_here);
     place_heads(s, w, &w->q_norm, s->q, w->n_head ? w->n_head : m->n_head);
@@ -479,9 +507,9 @@ int kin_ref_session_embed(kin_ref_session *session, int token, float *x) {
     return 0;
 }
 
-// A state of delta attention cannot go back, except to the first token.
+// A state cannot go back, except to the first token.
 static bool can_go_back(const kin_ref_session *s, int il, int pos) {
-    return s->model->layers[il].delta.n_head == 0 || pos == 0 || pos == s->n_held[il - s->layer_begin];
+    return !has_state(&s->model->layers[il]) || pos == 0 || pos == s->n_held[il - s->layer_begin];
 }
 
 int kin_ref_session_run(kin_ref_session *session, int layer_begin, int layer_end, int pos, float *x) {
@@ -495,8 +523,8 @@ int kin_ref_session_run(kin_ref_session *session, int layer_begin, int layer_end
     kin_ref_rope_cos_sin(&s->model->window_rope, s->model->window_rope_has_no_freqs ? NULL : s->rope_factors, pos,
                          s->window_cos_sin);
     for (int il = layer_begin; il < layer_end; il++) {
-        if (s->model->layers[il].delta.n_head > 0)
-            delta_attention(s, il, pos, x);
+        if (has_state(&s->model->layers[il]))
+            recurrence(s, il, pos, x);
         else
             attention(s, il, pos, x);
         feed_forward(s, il, x);

@@ -80,7 +80,7 @@ static const char *check_attention(const kin_ref_model *m, const kin_ref_layer *
     if (!within(n_head_kv, 1, m->n_head_kv) || n_head % n_head_kv != 0) return "layer's n_head_kv";
     const int n_q = n_head * m->head_dim, n_kv = n_head_kv * m->head_dim;
     const expected list[] = {
-        {"wq", &w->wq, true, 1, n_q, m->n_embd},
+        {"wq", &w->wq, true, 1, w->wq_has_gates ? 2 * n_q : n_q, m->n_embd},
         {"wk", &w->wk, true, 1, n_kv, m->n_embd},
         {"wv", &w->wv, true, 1, n_head_kv * value_dim, m->n_embd},
         {"wo", &w->wo, true, 1, m->n_embd, n_head * value_dim},
@@ -139,6 +139,10 @@ static const char *check_layer(const kin_ref_model *m, const kin_ref_layer *w) {
     if (wrong) return wrong;
     if (w->delta.n_head > 0)
         wrong = kin_ref_delta_check(&w->delta, m->n_embd);
+    else if (w->gated.n_value > 0)
+        wrong = kin_ref_gated_check(&w->gated, m->n_embd);
+    else if (w->conv.n > 0)
+        wrong = kin_ref_convolution_check(&w->conv, m->n_embd);
     else if (w->latent.n_head > 0)
         wrong = check_latent(m, w);
     else

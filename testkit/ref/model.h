@@ -31,10 +31,14 @@
 //   laguna    windowed layers with another number of heads, gates of the heads' results, dense layers, experts as in hy_v3
 //   step35    laguna with one gate for each head, and limits of the experts
 //   deepseek2, mistral4: latent attention that rotates, dense layers, experts in groups, shared experts
+//   lfm2, lfm2moe: short convolutions, or attention as in qwen3; dense layers, experts chosen by sigmoids
+//   qwen35, qwen35moe, qwen3next: gated delta nets, or attention with gates; experts, and a shared one with a gate
 //   mimo2     windowed layers with another number of heads and sinks, values narrower than keys, experts chosen by sigmoids
 #pragma once
 
+#include "testkit/ref/convolution.h"
 #include "testkit/ref/delta.h"
+#include "testkit/ref/gated.h"
 #include "testkit/ref/latent.h"
 #include "testkit/ref/rope.h"
 #include "testkit/ref/tensor.h"
@@ -53,12 +57,15 @@ typedef struct kin_ref_layer {
     bool is_dense;                 // the feed-forward block has no experts although the model has
     bool is_parallel;              // the feed-forward block reads attention's normed input, and has no norm of its own
     kin_ref_delta delta;           // instead of wq, wk, wv and wo, if it has heads; and so has
-    kin_ref_latent latent;         // this, whose n_latent + n_rot is head_dim, with n_head_kv 1
+    kin_ref_latent latent;         // this, whose n_latent + n_rot is head_dim, with n_head_kv 1;
+    kin_ref_gated gated;           // this;
+    kin_ref_convolution conv;      // and this
     kin_ref_tensor attn_norm;      // (n_embd), may be absent
     kin_ref_tensor attn_norm_bias; // (n_embd), may be absent, and so may the following two
     kin_ref_tensor attn_out_norm;  // (n_embd), of the block's output
     kin_ref_tensor ffn_out_norm;   // (n_embd), the same
-    kin_ref_tensor wq;             // (n_head*head_dim, n_embd)
+    bool wq_has_gates;             // wq holds the rows of a head, then those of its gate, and so on
+    kin_ref_tensor wq;             // (n_head*head_dim, n_embd), or twice as many rows
     kin_ref_tensor wk, wv;         // (n_head_kv*head_dim, n_embd), (n_head_kv*value_dim, n_embd)
     kin_ref_tensor wo;             // (n_embd, n_head*value_dim)
     kin_ref_tensor bq;             // (n_head*head_dim), may be absent
