@@ -11,23 +11,14 @@
 // thread at a time. The model is borrowed until close and not written. All memory is allocated in open.
 #pragma once
 
-#include "testkit/ref/model.h"
-
-typedef struct kin_ref_session kin_ref_session;
-
-#define KIN_REF_CTX_MAX (1 << 24)
-
-// Opens a session of at most n_ctx positions. NULL if the model fails kin_ref_model_check, n_ctx is not in [1, KIN_REF_CTX_MAX],
-// or out of memory.
-kin_ref_session *kin_ref_session_open(const kin_ref_model *model, int layer_begin, int layer_end, int n_ctx);
-void kin_ref_session_close(kin_ref_session *session);
+#include "testkit/ref/session.h"
 
 // Embeds: x // (n_embd) is the token's row of token_embd. -1 if the model has none or the token is not in [0, n_vocab).
 int kin_ref_session_embed(kin_ref_session *session, int token, float *x);
 
 // Passes x // (n_embd) in place through layers [layer_begin, layer_end) at position pos, and stores their keys and values. pos
 // may be at most the number of positions that these layers hold; those from pos on are discarded. Returns -1, with nothing
-// changed, if the layers are not the session's, or pos leaves a gap or exceeds the context; nor can delta attention discard some.
+// changed, if the layers are not the session's, or pos leaves a gap or exceeds the context; nor can states.
 int kin_ref_session_run(kin_ref_session *session, int layer_begin, int layer_end, int pos, float *x);
 
 // Computes logits // (n_vocab) from x // (n_embd) after the last layer. -1 if the model has no output_norm or no output matrix.

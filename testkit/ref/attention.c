@@ -1,0 +1,122 @@
+#include "testkit/ref/attention.h"
+
+#include <math.h>
+#include <string.h>
+
+#include "testkit/ref/vector.h"
+
+// Norm (if the model has one) and rope (unless the layer has none) of each head, in place. heads // (n_head, head_dim)
+static void place_heads(kin_ref_session *s, const kin_ref_layer *w, const kin_ref_tensor *weight, float *heads, int n_head) {
+    const kin_ref_model *m = s->model;
+    const bool has_own = w->is_windowed && m->window_rope.n_rot > 0, is_of_all = weight->data && weight->n_cols > m->head_dim;
+    if (is_of_all) kin_ref_norm_by_row(s, weight, 0, m->rms_eps, heads, heads);
+    for (int h = 0; h < n_head; h++) {
+        float *head = heads + h * m->head_dim;
+        if (weight->data && !is_of_all) kin_ref_norm_by_row(s, weight, weight->n_rows > 1 ? h : 0, m->rms_eps, head, head);
+        if (w->has_no_rope) continue;
+        kin_ref_rope_apply(has_own ? &m->window_rope : &m->rope, has_own ? s->window_cos_sin : s->cos_sin, head);
+    }
+}
+
+static int value_dim(const kin_ref_model *m) {
+    return m->value_dim ? m->value_dim : m->head_dim;
+}
+
+// out = sum_t softmax_t(q . k_t / sqrt(head_dim)) v_t over positions first <= t <= pos, for one query head.
+// q // (head_dim); out // (value_dim); k, v // (pos + 1, stride), each row begins with this head's
+static void attend(kin_ref_session *s, const float *q, const float *k, const float *v, int first, int pos, float sink,
+                   float *out) {
+    const kin_ref_model *m = s->model;
+    const size_t stride = (size_t)m->n_head_kv * (size_t)m->head_dim;
+    const double by = m->attn_scale != 0 ? (double)m->attn_scale : 1 / sqrt(m->head_dim);
+    for (int t = first; t <= pos; t++)
+        s->scores[t] = kin_ref_capped((float)(kin_ref_dot(q, k + (size_t)t * stride, m->head_dim) * by), m->score_cap);
+    kin_ref_softmax(s->scores + first, pos + 1 - first, sink);
+    for (int i = 0; i < value_dim(m); i++) {
+        double sum = 0;
+        for (int t = first; t <= pos; t++) sum += (double)s->scores[t] * (double)v[(size_t)t * stride + (size_t)i];
+        out[i] = (float)sum;
+    }
+}
+
+// Multiplies the heads' results by their gates: one for each head, or for each of its values.
+static void gate_heads(kin_ref_session *s, const kin_ref_layer *w, int n_head) {
+    if (!w->head_gate.data && !w->wq_has_gates) return;
+    const int dim = value_dim(s->model);
+    const bool is_of_head = w->head_gate.data && w->head_gate.n_rows == n_head;
+    if (w->head_gate.data) kin_ref_matvec(&w->head_gate, s->normed, s->gates);
+    for (int i = 0; i < n_head * dim; i++) {
+        const float gate = s->gates[is_of_head ? i / dim : i];
+        s->heads[i] *= s->model->gates_heads_by_softplus ? log1pf(expf(gate)) : kin_ref_sigmoid(gate);
+    }
+}
+
+// Moves what stands behind each query of s->q to s->gates.
+static void take_gates(kin_ref_session *s, int n_head) {
+    const size_t n = (size_t)s->model->head_dim;
+    for (size_t h = 0; h < (size_t)n_head; h++) {
+        memcpy(s->gates + h * n, s->q + (2 * h + 1) * n, n * sizeof *s->gates);
+        memmove(s->q + h * n, s->q + 2 * h * n, n * sizeof *s->q);
+    }
+}
+
+// What queries at a position are multiplied by.
+static double temperature(const kin_ref_model *m, int pos) {
+    if (m->query_temperature == 0) return 1;
+    return 1 + (double)m->query_temperature * log(1 + floor((double)pos / m->temperature_length));
+}
+
+// s->heads = the results of the query heads s->q. k, v // (pos + 1, stride)
+static void attend_all(kin_ref_session *s, const kin_ref_layer *w, const float *k, const float *v, int pos) {
+    const kin_ref_model *m = s->model;
+    const int n_head = w->n_head ? w->n_head : m->n_head, n_head_kv = w->n_head_kv ? w->n_head_kv : m->n_head_kv;
+    const int first = w->is_windowed && pos >= m->window ? pos + 1 - m->window : 0;
+    kin_ref_scale(s->q, (float)temperature(m, pos), n_head * m->head_dim);
+    if (w->sinks.data) kin_ref_tensor_row(&w->sinks, 0, s->weights);
+    for (int h = 0; h < n_head; h++) {
+        const int i_kv = h / (n_head / n_head_kv);
+        attend(s, s->q + h * m->head_dim, k + i_kv * m->head_dim, v + i_kv * value_dim(m), first, pos,
+               w->sinks.data ? s->weights[h] : -INFINITY, s->heads + h * value_dim(m));
+    }
+    kin_ref_scale(s->heads, kin_ref_factor(m->value_scale), n_head * value_dim(m));
+    gate_heads(s, w, n_head);
+}
+
+// s->added = latent attention of s->normed. rows // (n_ctx, head_dim)
+static void latent_attention(kin_ref_session *s, const kin_ref_layer *w, int pos, float *rows) {
+    const kin_ref_model *m = s->model;
+    const double by = m->attn_scale != 0 ? (double)m->attn_scale : 1 / sqrt(w->latent.k_dim + w->latent.n_rot);
+    const kin_ref_latent_token token = {
+        .pos = pos,
+        .rope = w->has_no_rope ? NULL : &m->rope,
+        .cos_sin = s->cos_sin,
+        .scale = by * temperature(m, pos),
+        .eps = m->rms_eps,
+    };
+    kin_ref_latent_step(&w->latent, &token, s->normed, rows, s->scratch, s->added);
+}
+
+void kin_ref_attention(kin_ref_session *s, int il, int pos, float *x) {
+    const kin_ref_model *m = s->model;
+    const kin_ref_layer *w = &m->layers[il];
+    const size_t stride = (size_t)m->n_head_kv * (size_t)m->head_dim;
+    const size_t layer_at = (size_t)(il - s->layer_begin) * (size_t)s->n_ctx * stride;
+    float *k = s->k + layer_at, *v = s->v + layer_at;                             // (n_ctx, n_head_kv*head_dim)
+    float *k_here = k + (size_t)pos * stride, *v_here = v + (size_t)pos * stride; // (n_head_kv*head_dim)
+
+    kin_ref_norm(s, &w->attn_norm, &w->attn_norm_bias, m->n_embd, x, s->normed);
+    if (w->latent.n_head > 0) {
+        latent_attention(s, w, pos, k);
+        kin_ref_add_block(s, &w->attn_out_norm, x);
+        return;
+    }
+    kin_ref_project(s, &w->wq, &w->bq, 0, s->normed, s->q);
+    if (w->wq_has_gates) take_gates(s, w->n_head ? w->n_head : m->n_head);
+    kin_ref_project(s, &w->wk, &w->bk, 0, s->normed, k_here);
+    kin_ref_project(s, &w->wv, &w->bv, 0, s->normed, v_here);
+    place_heads(s, w, &w->q_norm, s->q, w->n_head ? w->n_head : m->n_head);
+    place_heads(s, w, &w->k_norm, k_here, w->n_head_kv ? w->n_head_kv : m->n_head_kv);
+    attend_all(s, w, k, v, pos);
+    kin_ref_project(s, &w->wo, &w->bo, 0, s->heads, s->added);
+    kin_ref_add_block(s, &w->attn_out_norm, x);
+}

@@ -1,0 +1,132 @@
+#include "testkit/ref/experts.h"
+
+#include <math.h>
+#include <string.h>
+
+#include "testkit/ref/vector.h"
+
+// shares_i = probs_i for the n_used of largest choice, 0 for the others; of equal ones the first counts as larger. Returns their
+// sum.
+// probs, choice, shares // (n_expert)
+static double share_out(const float *probs, const float *choice, int n_expert, int n_used, float *shares) {
+    double sum = 0;
+    for (int i = 0; i < n_expert; i++) {
+        int n_larger = 0;
+        for (int j = 0; j < n_expert; j++) n_larger += choice[j] > choice[i] || (choice[j] == choice[i] && j < i);
+        shares[i] = n_larger < n_used ? probs[i] : 0;
+        sum += (double)shares[i];
+    }
+    return sum;
+}
+
+// Returns the sum of the two largest of n numbers; of one, that.
+static double sum_of_two(const float *x, int n) {
+    double first = -INFINITY, second = -INFINITY;
+    for (int i = 0; i < n; i++) {
+        const double value = (double)x[i];
+        second = fmax(second, fmin(first, value));
+        first = fmax(first, value);
+    }
+    return n > 1 ? first + second : first;
+}
+
+// Makes choice // (n_expert) -INFINITY in all groups but the n_group_used whose two best experts have the largest sums.
+static void choose_groups(const kin_ref_model *m, float *choice) {
+    const int n = m->n_expert / m->n_group;
+    bool is_used[KIN_REF_HEAD_MAX] = {false};
+    for (int i = 0; i < m->n_group; i++) {
+        int n_better = 0;
+        for (int j = 0; j < m->n_group; j++) {
+            const double own = sum_of_two(choice + i * n, n), other = sum_of_two(choice + j * n, n);
+            n_better += other > own || (other == own && j < i);
+        }
+        is_used[i] = n_better < m->n_group_used;
+    }
+    for (int i = 0; i < m->n_expert; i++)
+        if (!is_used[i / n]) choice[i] = -INFINITY;
+}
+
+// s->shares = the experts' shares in the result for s->normed
+static void route(kin_ref_session *s, const kin_ref_layer *w) {
+    const kin_ref_model *m = s->model;
+    kin_ref_project(s, &w->ffn_router, &w->router_bias, 0, s->normed, s->router);
+    if (m->chooses_by_sigmoids) {
+        for (int i = 0; i < m->n_expert; i++) s->router[i] = kin_ref_sigmoid(s->router[i]);
+    } else {
+        kin_ref_softmax(s->router, m->n_expert, -INFINITY);
+    }
+    memset(s->choice, 0, (size_t)m->n_expert * sizeof *s->choice);
+    if (w->ffn_choice.data) kin_ref_tensor_row(&w->ffn_choice, 0, s->choice);
+    for (int i = 0; i < m->n_expert; i++) s->choice[i] += s->router[i];
+    if (m->n_group > 1) choose_groups(m, s->choice);
+    const double sum = share_out(s->router, s->choice, m->n_expert, m->n_expert_used, s->shares);
+    for (int i = 0; i < m->n_expert && !m->keeps_shares; i++) s->shares[i] = (float)((double)s->shares[i] / sum);
+    kin_ref_scale(s->shares, kin_ref_factor(m->expert_scale), m->n_expert);
+}
+
+static float gated(kin_ref_gate kind, float limit, float gate, float up) {
+    if (kind == KIN_REF_GATE_GELU) {
+        const double g = (double)gate;
+        return (float)(0.5 * g * (1 + tanh(sqrt(2 / M_PI) * (g + 0.044715 * g * g * g)))) * up;
+    }
+    if (kind == KIN_REF_GATE_SILU) {
+        if (limit == 0) return kin_ref_silu(gate) * up;
+        return fminf(kin_ref_silu(gate), limit) * fmaxf(fminf(up, limit), -limit);
+    }
+    gate = fminf(gate, 7);
+    up = fmaxf(fminf(up, 7), -7);
+    return gate / (1 + expf(-1.702f * gate)) * (up + 1);
+}
+
+typedef struct experts {
+    const kin_ref_tensor *gate, *up, *down;
+    const kin_ref_tensor *gate_bias, *up_bias, *down_bias; // may be absent
+    float limit;
+} experts;
+
+// added = down (silu(gate normed) * (up normed)) of expert i. normed, added // (n_embd)
+static void expert(kin_ref_session *s, const experts *e, int i) {
+    const kin_ref_tensor gate = kin_ref_tensor_matrix(e->gate, i); // (n_ff, n_embd)
+    const kin_ref_tensor up = kin_ref_tensor_matrix(e->up, i);     // (n_ff, n_embd)
+    const kin_ref_tensor down = kin_ref_tensor_matrix(e->down, i); // (n_embd, n_ff)
+    kin_ref_project(s, &gate, e->gate_bias, i, s->normed, s->gate);
+    kin_ref_project(s, &up, e->up_bias, i, s->normed, s->up);
+    for (int j = 0; j < gate.n_rows; j++) s->gate[j] = gated(s->model->gate, e->limit, s->gate[j], s->up[j]);
+    kin_ref_project(s, &down, e->down_bias, i, s->gate, s->added);
+}
+
+// added = the result of the shared expert
+static void shared_expert(kin_ref_session *s, const kin_ref_layer *w) {
+    const kin_ref_tensor none = {0};
+    expert(s, &(experts){&w->shared_gate, &w->shared_up, &w->shared_down, &none, &none, &none, w->shared_limit}, 0);
+    if (!w->shared_router.data) return;
+    float share;
+    kin_ref_matvec(&w->shared_router, s->normed, &share);
+    kin_ref_scale(s->added, kin_ref_sigmoid(share), s->model->n_embd);
+}
+
+void kin_ref_feed_forward(kin_ref_session *s, int il, float *x) {
+    const kin_ref_model *m = s->model;
+    const kin_ref_layer *w = &m->layers[il];
+    const experts e = {&w->ffn_gate, &w->ffn_up, &w->ffn_down, &w->gate_bias, &w->up_bias, &w->down_bias, w->expert_limit};
+    if (!w->is_parallel) kin_ref_norm(s, &w->ffn_norm, &w->ffn_norm_bias, m->n_embd, x, s->normed);
+    if (m->n_expert == 0 || w->is_dense) {
+        expert(s, &e, 0);
+        kin_ref_add_block(s, &w->ffn_out_norm, x);
+        return;
+    }
+    route(s, w);
+    memset(s->sum, 0, (size_t)m->n_embd * sizeof *s->sum);
+    for (int i = 0; i < m->n_expert; i++) {
+        if (!(s->shares[i] > 0)) continue;
+        expert(s, &e, i);
+        kin_ref_scale(s->added, s->shares[i], m->n_embd);
+        kin_ref_add(s->sum, s->added, m->n_embd);
+    }
+    if (w->shared_gate.data) {
+        shared_expert(s, w);
+        kin_ref_add(s->sum, s->added, m->n_embd);
+    }
+    memcpy(s->added, s->sum, (size_t)m->n_embd * sizeof *s->added);
+    kin_ref_add_block(s, &w->ffn_out_norm, x);
+}
