@@ -479,6 +479,22 @@ static void every_feature_changes_the_logits(void **state) {
     }
 }
 
+static void long_factors_count_in_long_contexts(void **state) {
+    toy *t = *state;
+    float want[N_A * VOCAB], got[N_A * VOCAB];
+    run_sequence(&t->model, tokens_a, N_A, want);
+    t->model.rope_freqs_long = toy_tensor(t, 1, 1, 6, 2, 1);
+    t->model.rope.n_ctx_orig = CTX; // that of the session
+    run_sequence(&t->model, tokens_a, N_A, got);
+    assert_memory_equal(got, want, sizeof want);
+    t->model.rope.n_ctx_orig = CTX - 1;
+    run_sequence(&t->model, tokens_a, N_A, got);
+    assert_true(kin_logits_error(got, want, N_A * VOCAB) > 1e-3);
+    t->model.rope_freqs = t->model.rope_freqs_long;
+    run_sequence(&t->model, tokens_a, N_A, want);
+    assert_memory_equal(got, want, sizeof want);
+}
+
 // Replaces the experts by expert 0 as a dense feed-forward block.
 static void make_dense(toy *t) {
     t->model.n_expert = t->model.n_expert_used = 0;
@@ -575,6 +591,13 @@ static void wrong_models_are_refused_by_name(void **state) {
     REFUSED(t->model.rope.n_rot = 18, "rope.n_rot");
     REFUSED(t->model.rope.freq_base = 0, "rope.freq_base");
     REFUSED(t->model.rope.yarn = true, "rope.n_ctx_orig");
+    REFUSED(t->model.window_rope.n_rot = 18, "rope.n_rot");
+    REFUSED(t->model.value_dim = HEAD_DIM + 1, "value_dim");
+    REFUSED(t->model.n_group = 3, "n_group");
+    REFUSED((t->model.n_group = EXPERTS, t->model.n_group_used = 1), "n_group_used"); // too few for two experts
+    REFUSED(t->model.query_temperature = 1, "temperature_length");
+    REFUSED(t->layers[1].n_head = 2 * HEADS, "layer's n_head");
+    REFUSED(t->layers[1].n_head = 3, "layer's n_head_kv");
     REFUSED(t->model.token_embd.n_rows--, "token_embd");
     REFUSED(t->model.rope_freqs.n_cols++, "rope_freqs");
     REFUSED(t->layers[2].wo.data = NULL, "wo");
@@ -661,6 +684,7 @@ int main(void) {
         TOY_TEST(rewound_session_forgets_what_came_after),
         TOY_TEST(order_matters_within_one_layer),
         TOY_TEST(every_feature_changes_the_logits),
+        TOY_TEST(long_factors_count_in_long_contexts),
         TOY_TEST(equal_experts_equal_the_dense_model),
         TOY_TEST(of_equal_experts_the_first_is_chosen),
         TOY_TEST(wrong_calls_are_refused),
