@@ -69,6 +69,7 @@ static int read_deepseek2(const kin_ref_keys *k, kin_ref_model *m) {
         m->rope.attn_factor /= (float)(1 + 0.1 * log_f);
         m->attn_scale = (float)(length * length / sqrt(n_key));
     }
+    if (kin_ref_get_int(k, "attention.indexer.top_k", 0, &m->n_ctx_max) < 0) return KIN_FAIL;
     if (kin_ref_get_int(k, "attention.temperature_length", m->rope.n_ctx_orig, &m->temperature_length) < 0) return KIN_FAIL;
     return kin_ref_get_float(k, "attention.temperature_scale", 0, &m->query_temperature);
 }
@@ -191,6 +192,18 @@ static const kin_ref_family families[] = {
      .read_layer = read_step35_layer},
     {.name = "deepseek2", .rope = NORMAL, .has_latents = true, .keeps_shares = true, .read = read_deepseek2},
     {.name = "mistral4", .rope = NORMAL, .has_latents = true, .keeps_shares = true, .read = read_deepseek2},
+    {.name = "deepseek32",
+     .rope = NORMAL,
+     .has_latents = true,
+     .chooses_by_sigmoids = true,
+     .keeps_shares = true,
+     .read = read_deepseek2},
+    {.name = "glm-dsa",
+     .rope = NORMAL,
+     .has_latents = true,
+     .chooses_by_sigmoids = true,
+     .keeps_shares = true,
+     .read = read_deepseek2},
     {.name = "lfm2", .rope = NEOX, .has_window = true},
     {.name = "lfm2moe", .rope = NEOX, .chooses_by_sigmoids = true},
     {.name = "qwen35", .rope = NEOX, .post_norm_is_ffn_norm = true, .has_query_gates = true},

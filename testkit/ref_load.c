@@ -167,10 +167,11 @@ static bool has_layer_tensor(const loader *l, int il, const char *name) {
 
 // Finds what decides nothing in contexts as short as those of the tests.
 static void skip_indexer(loader *l, int il) {
-    static const char *const names[] = {"q_proj", "k_proj", "q_norm", "k_norm"};
+    static const char *const names[] = {"q_proj.weight", "k_proj.weight", "q_norm.weight", "k_norm.weight",
+                                        "k_norm.bias",   "proj.weight",   "attn_k.weight", "attn_q_b.weight"};
     char name[32];
     for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
-        snprintf(name, sizeof name, "indexer.%s.weight", names[i]);
+        snprintf(name, sizeof name, "indexer.%s", names[i]);
         find_layer_tensor(l, il, name);
     }
 }

@@ -138,9 +138,10 @@ static void golden_models_give_the_exact_logits(void **state) {
 
 static void norms_windows_ropes_and_experts_give_the_exact_logits(void **state) {
     (void)state;
-    static const char *const prefixes[] = {"exaone",       "stablelm", "minimax-m3", "kimi-linear", "cohere2", "hy_v3", "laguna",
-                                           "muse-glimmer", "step35",   "mimo2",      "mistral4",    "lfm2",    NULL};
-    assert_int_equal(check_folder(OWN_DIR, prefixes, OWN_ERROR_MAX), 15);
+    static const char *const prefixes[] = {"exaone",   "stablelm",    "minimax-m3",   "kimi-linear", "cohere2",
+                                           "hy_v3",    "laguna",      "muse-glimmer", "step35",      "mimo2",
+                                           "mistral4", "deepseek32.", "glm-dsa.",     "lfm2",        NULL};
+    assert_int_equal(check_folder(OWN_DIR, prefixes, OWN_ERROR_MAX), 17);
 }
 
 // Each name is that of one model.
@@ -607,6 +608,9 @@ static void wrong_models_are_refused_by_name(void **state) {
     REFUSED(t->layers[0].ffn_down.n_mats = 3, "ffn_down");
     REFUSED(t->layers[0].bv.n_cols *= 2, "bv");
 #undef REFUSED
+    t->model.n_ctx_max = CTX;
+    assert_null(kin_ref_session_open(&t->model, 0, LAYERS, CTX + 1));
+    t->model.n_ctx_max = 0;
     assert_null(kin_ref_session_open(&t->model, 0, LAYERS, 0));
     assert_null(kin_ref_session_open(&t->model, 0, LAYERS, KIN_REF_CTX_MAX + 1));
     assert_null(kin_ref_model_check(&t->model, 1, 1)); // no layers, as in a head: valid

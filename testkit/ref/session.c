@@ -91,6 +91,7 @@ static bool allocate(kin_ref_session *s) {
 
 kin_ref_session *kin_ref_session_open(const kin_ref_model *model, int layer_begin, int layer_end, int n_ctx) {
     if (kin_ref_model_check(model, layer_begin, layer_end) || n_ctx < 1 || n_ctx > KIN_REF_CTX_MAX) return NULL;
+    if (model->n_ctx_max > 0 && n_ctx > model->n_ctx_max) return NULL;
     kin_ref_session *s = calloc(1, sizeof *s);
     if (!s) return NULL;
     s->model = model;
