@@ -17,7 +17,7 @@
 
 extern const char kin_commit[]; // of the build (tools/cmake/commit.cmake); "" without git
 
-// Those that this processor can run, best first; then those that it cannot.
+// Lists the back-ends that this processor can run, best first, then the others.
 static void print_kernels(void) {
     for (int can = 1; can >= 0; can--) {
         const char *before = can ? "" : "; not on this processor: ";

@@ -1,4 +1,4 @@
-// What `kin --version` prints: the version and the commit, the CPU kernels and ggml's back-ends, the libraries.
+// Prints the answer of `kin --version`: the version and the commit, the CPU kernels, ggml's back-ends and the libraries.
 #pragma once
 
 void kin_version_print(void);

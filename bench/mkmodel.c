@@ -35,7 +35,7 @@ static const char usage[] = "usage: mkmodel [--preset NAME] [option...] -o FILE\
                             "  --pooling-type N     of embeddings: 1 mean, 2 first, 3 last, 4 rank\n"
                             "  --interval N         qwen35: every n-th layer is attention, the others are delta nets\n"
                             "  --draft-block        qwen35: a block for multi-token prediction\n"
-                            "  --draft-blocks N     so many of them\n"
+                            "  --draft-blocks N     number of draft blocks\n"
                             "  --draft-right X      the same, right in that share of its tokens; the text is known\n"
                             "  --draft-part PART    only the model without them (trunk), or these alone (blocks)\n"
                             "  --keys FILE          another family, from a text of its metadata (bench/families)\n"

@@ -1,4 +1,4 @@
-// What a device that joins is told (cluster/join.h). Plain data, borrowed by the run.
+// Options of a device that joins (cluster/join.h). Plain data, borrowed by the run.
 #pragma once
 
 #include <stdatomic.h>

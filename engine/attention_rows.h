@@ -1,4 +1,4 @@
-// What attention needs to know of a step's tokens: plain arrays for kin's kernels (block tables), masks for ggml's operators.
+// Attention's inputs for a step's tokens: block tables for kin's kernels, masks for ggml's operators.
 //
 // Owner: one shard; the arrays are those of one run at a time. Thread: the shard's.
 #pragma once
@@ -18,8 +18,8 @@ typedef struct kin_attention_rows {
     const int32_t **window_table, **out_window_table;
 } kin_attention_rows;
 
-// window: tokens of a windowed layer, 0: there is none. has_window_tables: the windows have blocks of their own. Zeroed before.
-// Fails only without memory; call close also then.
+// window: tokens of a windowed layer; 0: no layer is windowed. has_window_tables: the windows have blocks of their own. Zeroed
+// before. Fails only without memory; call close also then.
 int kin_attention_rows_open(kin_attention_rows *rows, int n_batch, int n_ctx, int window, bool has_window_tables, kin_err *err);
 void kin_attention_rows_close(kin_attention_rows *rows);
 

@@ -1,4 +1,4 @@
-// What `kin --version` says of ggml. Opens no device and starts no driver of a GPU. Any thread.
+// Describes ggml for `kin --version`. Opens no device and starts no driver of a GPU. Any thread.
 #pragma once
 
 #include <stddef.h>

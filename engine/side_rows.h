@@ -1,4 +1,4 @@
-// What crosses the borders of a shard's windows beside the residual (model/border.h): rows are taken apart before a window's
+// Side rows cross the borders of a shard's windows beside the residual (model/border.h): rows are taken apart before a window's
 // layers are computed, and put together after them.
 //
 // Owner: a shard, or the head, which makes the rows before the first layer. Thread: the owner's.

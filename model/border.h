@@ -1,4 +1,4 @@
-// What a token takes with it over the border between two layers: the residual, and in some models what layers behind the border
+// The row of a token at the border between two layers: the residual, and in some models what layers behind the border
 // need besides it. It is all that such layers need to know of the layers before them, so a device that is given it computes what
 // one device with all layers does.
 //

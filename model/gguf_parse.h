@@ -23,7 +23,7 @@ typedef struct kin_gguf_tensor {
     const uint8_t *data; // [n_bytes] in the mapping
 } kin_gguf_tensor;
 
-// What a file holds. Owner: the struct that holds it.
+// The contents of a file. Owner: the struct that holds it.
 typedef struct kin_gguf_content {
     kin_gguf_meta *meta; // [n_meta] in file order
     size_t n_meta;

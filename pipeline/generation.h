@@ -1,4 +1,4 @@
-// What the scheduler (scheduler.h) is asked to generate, and what it counts. Plain data; thread: the head's, for every callback.
+// A generation: the scheduler's (scheduler.h) input, and its counts. Plain data; thread: the head's, for every callback.
 #pragma once
 
 #include "pipeline/draft_model.h"

@@ -1,6 +1,6 @@
 // The scheduler's data: sequences, slots of the KV cache, flights. Shared by its modules, lowest first:
 //
-//   scheduler_slots        who has which slot, and room for more
+//   scheduler_slots        which generation has which slot, and room for more
 //   scheduler_flights      requests in flight
 //   scheduler_branches     drafted tokens in the KV cache: branches, and steps behind the last token
 //   scheduler_states       which beginnings of sequences are kept for others

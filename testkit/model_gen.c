@@ -260,7 +260,7 @@ static void add_draft_block(maker *g) {
     }
 }
 
-// What a file of draft blocks has beside them.
+// The tensors of a file of draft blocks that belong to no block.
 static void add_draft_ends(maker *g) {
     const kin_model_spec *s = g->spec;
     add_norm(g, "output_norm.weight", s->n_embd);

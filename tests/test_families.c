@@ -485,8 +485,8 @@ static void rows_behind_128_tokens_are_as_exact_as_the_others(void **state) {
     free(want);
 }
 
-// What recurrent layers keep of a sequence is of its tokens alone: drafts that are rejected leave nothing there, and a sequence
-// that begins with another one's tokens goes on like it.
+// The states of recurrent layers depend on a sequence's tokens alone: drafts that are rejected leave nothing there, and a
+// sequence that begins with another one's tokens goes on like it.
 static void check_states(const kin_golden *g) {
     const size_t n_vocab = (size_t)g->n_vocab;
     whole_step w;

@@ -413,80 +413,85 @@ static void expect_fresh(kin_head *head, const kin_model *m, const kin_draft *go
 }
 #define expect_fresh(...) FROM_TEST(expect_fresh(__VA_ARGS__))
 
+// A draft behind N_GIVEN tokens, and what a test needs to compute it again.
+enum { N_GIVEN = 20 };
+typedef struct drafted {
+    kin_thread_ring *ring;
+    kin_head *head;
+    const kin_model *m;
+    const kin_kernels *kernels;
+    kin_mtp_drafter *d;
+    kin_draft_blocks b;
+    kin_draft got;
+    int32_t tokens[N_BATCH];   // those that were given; a test appends those that it expects
+    float x[N_BATCH * N_EMBD]; // states of all given tokens but the last, as the first block takes them
+    float inputs[N_BATCH * N_EMBD], y[N_BATCH * N_EMBD], logits[N_VOCAB]; // scratch
+} drafted;
+
+static void open_drafted(drafted *t, const char *path, int n_asked, int n_drafted) {
+    kin_err err;
+    t->ring = open_ring(path, 1);
+    t->head = kin_thread_ring_head(t->ring);
+    t->m = kin_thread_ring_model(t->ring);
+    t->kernels = kin_kernels_choose(&err);
+    t->d = open_drafter(t->m, N_CTX, 1);
+    for (int i = 0; i < N_GIVEN; i++) t->tokens[i] = token_at(0, i);
+    give_all(t->d, 1, t->tokens, 0, N_GIVEN);
+    t->got = ask(t->d, t->head, 1, t->tokens, N_GIVEN, n_asked);
+    assert_int_equal(t->got.n, n_drafted);
+    if (kin_draft_blocks_open(&t->b, t->m, NULL, &err) != 0) fail_msg("%s", err.text);
+    for (int i = 0; i < N_GIVEN - 1; i++) {
+        make_state(t->tokens[i], i, t->y);
+        t->kernels->rms_norm(N_EMBD, t->y, t->b.at[0].in_norm, t->m->hp.rms_eps, t->x + i * N_EMBD);
+    }
+}
+#define open_drafted(...) FROM_TEST(open_drafted(__VA_ARGS__))
+
+static void close_drafted(drafted *t) {
+    kin_draft_blocks_close(&t->b);
+    kin_mtp_drafter_close(t->d);
+    kin_thread_ring_close(t->ring);
+}
+
 // Each token is the likeliest one by the block's state, normalised, times the model's output matrix; this state is the next
 // one's.
 static void drafts_are_what_the_block_says(void **state) {
     (void)state;
-    enum { N = 20, MANY = 12 };
-    static float x[N_BATCH * N_EMBD], inputs[N_BATCH * N_EMBD], y[N_BATCH * N_EMBD], logits[N_VOCAB];
-    kin_thread_ring *ring = open_ring(random_path, 1);
-    kin_head *head = kin_thread_ring_head(ring);
-    const kin_model *m = kin_thread_ring_model(ring);
-    kin_mtp_drafter *d = open_drafter(m, N_CTX, 1);
-    kin_draft_blocks b;
+    enum { MANY = 12 };
+    static drafted t;
     kin_err err;
-    const kin_kernels *kernels = kin_kernels_choose(&err);
-    int32_t tokens[N + MANY];
-    for (int i = 0; i < N; i++) tokens[i] = token_at(0, i);
-    give_all(d, 1, tokens, 0, N);
-    const kin_draft got = ask(d, head, 1, tokens, N, MANY);
-    assert_int_equal(got.n, MANY);
-    if (kin_draft_blocks_open(&b, m, NULL, &err) != 0) fail_msg("%s", err.text);
-    for (int i = 0; i < N - 1; i++) {
-        make_state(tokens[i], i, y);
-        kernels->rms_norm(N_EMBD, y, b.at[0].in_norm, m->hp.rms_eps, x + i * N_EMBD);
-    }
-    for (int n = N; n < N + MANY; n++) {
+    open_drafted(&t, random_path, MANY, MANY);
+    for (int n = N_GIVEN; n < N_GIVEN + MANY; n++) {
         for (int i = 0; i < n - 1; i++)
-            assert_int_equal(kin_embed(&b.at[0].view, &tokens[i + 1], 1, inputs + i * N_EMBD, &err), 0);
-        run_block(&b.at[0], n - 1, x, inputs, y);
-        float *next = x + (n - 1) * N_EMBD;
-        kernels->rms_norm(N_EMBD, y + (n - 2) * N_EMBD, b.at[0].out_norm, m->hp.rms_eps, next);
-        assert_int_equal(kin_head_project(head, 1, next, logits, &err), 0);
-        tokens[n] = kin_draft_choose(logits, N_VOCAB).token;
-        assert_int_equal(got.tokens[n - N], tokens[n]);
+            assert_int_equal(kin_embed(&t.b.at[0].view, &t.tokens[i + 1], 1, t.inputs + i * N_EMBD, &err), 0);
+        run_block(&t.b.at[0], n - 1, t.x, t.inputs, t.y);
+        float *next = t.x + (n - 1) * N_EMBD;
+        t.kernels->rms_norm(N_EMBD, t.y + (n - 2) * N_EMBD, t.b.at[0].out_norm, t.m->hp.rms_eps, next);
+        assert_int_equal(kin_head_project(t.head, 1, next, t.logits, &err), 0);
+        t.tokens[n] = kin_draft_choose(t.logits, N_VOCAB).token;
+        assert_int_equal(t.got.tokens[n - N_GIVEN], t.tokens[n]);
     }
-    kin_draft_blocks_close(&b);
-    kin_mtp_drafter_close(d);
-    kin_thread_ring_close(ring);
+    close_drafted(&t);
 }
 
 // Block k takes the states that the block before it makes, and the tokens k positions behind those of the first.
 static void each_of_several_blocks_drafts_one_token(void **state) {
     (void)state;
-    enum { N = 20 };
-    static float x[N_BATCH * N_EMBD], inputs[N_BATCH * N_EMBD], y[N_BATCH * N_EMBD], logits[N_VOCAB];
-    kin_thread_ring *ring = open_ring(several_path, 1);
-    kin_head *head = kin_thread_ring_head(ring);
-    const kin_model *m = kin_thread_ring_model(ring);
-    kin_mtp_drafter *d = open_drafter(m, N_CTX, 1);
-    kin_draft_blocks b;
+    static drafted t;
     kin_err err;
-    const kin_kernels *kernels = kin_kernels_choose(&err);
-    int32_t tokens[N + N_SEVERAL];
-    for (int i = 0; i < N; i++) tokens[i] = token_at(0, i);
-    give_all(d, 1, tokens, 0, N);
-    const kin_draft got = ask(d, head, 1, tokens, N, MOST);
-    assert_int_equal(got.n, N_SEVERAL);
-    if (kin_draft_blocks_open(&b, m, NULL, &err) != 0) fail_msg("%s", err.text);
-    assert_int_equal(b.n, N_SEVERAL);
-    for (int i = 0; i < N - 1; i++) {
-        make_state(tokens[i], i, y);
-        kernels->rms_norm(N_EMBD, y, b.at[0].in_norm, m->hp.rms_eps, x + i * N_EMBD);
-    }
+    open_drafted(&t, several_path, MOST, N_SEVERAL);
+    assert_int_equal(t.b.n, N_SEVERAL);
     for (int k = 0; k < N_SEVERAL; k++) {
-        for (int i = 0; i < N - 1; i++)
-            assert_int_equal(kin_embed(b.at[k].embeds, &tokens[i + 1 + k], 1, inputs + i * N_EMBD, &err), 0);
-        run_block(&b.at[k], N - 1, x, inputs, y);
-        for (int i = 0; i < N - 1; i++)
-            kernels->rms_norm(N_EMBD, y + i * N_EMBD, b.at[k].out_norm, m->hp.rms_eps, x + i * N_EMBD);
-        assert_int_equal(kin_head_project(head, 1, x + (N - 2) * N_EMBD, logits, &err), 0);
-        tokens[N + k] = kin_draft_choose(logits, N_VOCAB).token;
-        assert_int_equal(got.tokens[k], tokens[N + k]);
+        for (int i = 0; i < N_GIVEN - 1; i++)
+            assert_int_equal(kin_embed(t.b.at[k].embeds, &t.tokens[i + 1 + k], 1, t.inputs + i * N_EMBD, &err), 0);
+        run_block(&t.b.at[k], N_GIVEN - 1, t.x, t.inputs, t.y);
+        for (int i = 0; i < N_GIVEN - 1; i++)
+            t.kernels->rms_norm(N_EMBD, t.y + i * N_EMBD, t.b.at[k].out_norm, t.m->hp.rms_eps, t.x + i * N_EMBD);
+        assert_int_equal(kin_head_project(t.head, 1, t.x + (N_GIVEN - 2) * N_EMBD, t.logits, &err), 0);
+        t.tokens[N_GIVEN + k] = kin_draft_choose(t.logits, N_VOCAB).token;
+        assert_int_equal(t.got.tokens[k], t.tokens[N_GIVEN + k]);
     }
-    kin_draft_blocks_close(&b);
-    kin_mtp_drafter_close(d);
-    kin_thread_ring_close(ring);
+    close_drafted(&t);
 }
 
 // After each draft some of its tokens come true, or none; then another token follows, with the model's own states.

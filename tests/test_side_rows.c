@@ -1,4 +1,4 @@
-// What crosses a border between layers beside the residual: how wide rows are, how they are taken apart and put together, how
+// Rows that cross a border between layers beside the residual: how wide they are, how they are taken apart and put together, how
 // keys and values get from the cell of one device into that of another, and the frames of a device in between.
 #include <setjmp.h>
 #include <stdarg.h>

@@ -1,4 +1,4 @@
-// What the doctor finds, and what it was asked: the report, to which each of its parts adds.
+// The doctor's report: its options, and the findings that each of its parts adds.
 //
 // Plain data and functions. Thread: the one that examines.
 #pragma once

@@ -1,4 +1,4 @@
-// What weights are opened with, and what is counted of them (engine/weights.h). Plain data, and sizes that follow from the model.
+// Options and statistics of weights (engine/weights.h). Plain data, and sizes that follow from the model.
 #pragma once
 
 #include <stdbool.h>

@@ -1,4 +1,4 @@
-// What later families with latent attention, or with experts chosen like DeepSeek's, share with DeepSeek V2.
+// Shared by DeepSeek V2 and later families that have latent attention, or choose experts as it does.
 #pragma once
 
 #include "model/arch.h"

@@ -1,4 +1,4 @@
-// What a reply may be: reasoning, tools, text. Plain data, from which reply_grammar.h makes a grammar.
+// The rules of a reply: whether it may have reasoning, tools, text. Plain data, from which reply_grammar.h makes a grammar.
 #pragma once
 
 #include "pure/chat/reply.h"

@@ -1,4 +1,4 @@
-// What a token is: its type in the file, and its role in filling a gap. Plain values.
+// A token's type in the file, and its role in filling a gap. Plain values.
 #pragma once
 
 #define KIN_TOKEN_NONE (-1) // no such token

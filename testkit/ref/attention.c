@@ -60,7 +60,7 @@ static void take_gates(kin_ref_session *s, int n_head) {
     }
 }
 
-// What queries at a position are multiplied by.
+// Returns the factor of queries at a position.
 static double temperature(const kin_ref_model *m, int pos) {
     if (m->query_temperature == 0) return 1;
     return 1 + (double)m->query_temperature * log(1 + floor((double)pos / m->temperature_length));

@@ -94,13 +94,13 @@ typedef struct kin_ref_layer {
 } kin_ref_layer;
 
 typedef struct kin_ref_model {
-    int n_ctx_max; // in longer contexts an indexer, which is not computed, chooses what attention sees; 0: there is none
+    int n_ctx_max; // in longer contexts an indexer, which is not computed, chooses what attention sees; 0: any
     int n_layer, n_embd, n_vocab;
     int n_head, n_head_kv, head_dim; // query head h reads key/value head h / (n_head / n_head_kv); the most of all layers
     int value_dim;                   // of a head's value; 0: head_dim
     int n_ff;                        // of one expert, if there are experts
     int n_expert, n_expert_used;     // 0, 0 in a dense model
-    int n_group, n_group_used;       // of experts, of which only the best groups are chosen from; 0 or 1: there are none
+    int n_group, n_group_used;       // of experts, of which only the best groups are chosen from; 0 or 1: no groups
     int n_ff_dense, n_ff_shared;     // of dense layers beside such with experts, and of the shared expert; 0: there is none
     bool chooses_by_sigmoids;        // the experts; false: by a softmax over all
     float expert_scale;              // multiplies the experts' shares; 0: 1

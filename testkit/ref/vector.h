@@ -13,5 +13,5 @@ float kin_ref_capped(float x, float cap);
 float kin_ref_sigmoid(float x);
 float kin_ref_silu(float x);
 
-// x_i = exp(x_i) / (exp(sink) + sum_j exp(x_j)); sink -INFINITY: there is none
+// x_i = exp(x_i) / (exp(sink) + sum_j exp(x_j)); sink -INFINITY: no sink
 void kin_ref_softmax(float *x, int n, float sink);
