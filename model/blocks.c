@@ -63,6 +63,8 @@ static struct ggml_tensor *end_block(kin_graph *g, struct ggml_tensor *weight, s
 
 const char *kin_blocks_without_ggml(const kin_hparams *hp) {
     if (kin_hparams_has_states(hp)) return "the states of recurrent layers";
+    for (int il = 0; il < hp->n_layer; il++)
+        if (kin_layer_of(hp, il).gates_queries) return "gates of queries";
     if (hp->latent.n_latent > 0) return "latent attention";
     if (hp->query_temperature != 0) return "query scaling by position";
     if (hp->routing.n_group > 1) return "grouped expert routing";

@@ -23,6 +23,7 @@
 #include "testkit/golden.h"
 #include "testkit/head_eval.h"
 #include "testkit/logits.h"
+#include "testkit/model_gen.h"
 #include "testkit/runner.h"
 #include "testkit/thread_ring.h"
 #include "tests/place.h"
@@ -809,6 +810,25 @@ static void delta_attention_of_exact_weights_is_exact(void **state) {
     check_exact(OWN_DIR, own_of("kimi-linear."), 1e-3); // of the F16 cache of latents
 }
 
+// A file of Qwen 3.5's family without recurrent layers, with heads that kin's kernels do not have.
+static void gates_of_queries_without_kernels_are_refused(void **state) {
+    char path[] = "/tmp/kin-test-families-XXXXXX";
+    kin_model_spec spec = kin_model_spec_defaults();
+    kin_runner_options o = kin_runner_options_defaults();
+    kin_runner r;
+    kin_err err;
+    const int fd = mkstemp(path);
+    (void)state;
+    spec.arch = "qwen35";
+    spec.n_layer = 1;
+    spec.n_embd = 64;
+    spec.n_vocab = 512;
+    if (fd < 0 || close(fd) != 0 || kin_model_gen(&spec, path, &err) != 0) fail_msg("%s", err.text);
+    assert_int_equal(kin_runner_open(&r, path, &o, &err), KIN_FAIL);
+    assert_non_null(strstr(err.text, "needs kin's CPU kernels for gates of queries"));
+    unlink(path);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(kin_s_kernels_are_as_exact_as_llama_cpp),
@@ -820,6 +840,7 @@ int main(void) {
         cmocka_unit_test(streamed_weights_give_the_same_bits),
         cmocka_unit_test(weights_from_the_cache_give_the_same_bits),
         cmocka_unit_test(eight_sequences_have_the_bits_of_one),
+        cmocka_unit_test(gates_of_queries_without_kernels_are_refused),
         cmocka_unit_test(plans_know_the_facts_of_every_family),
         cmocka_unit_test(an_indexer_is_accepted_and_not_read),
         cmocka_unit_test(a_longer_context_than_the_indexer_s_is_refused),
