@@ -572,6 +572,20 @@ static void keywords_hold_of_strings_as_in_python_without_escapes(void **state) 
     expect(&rules, false, REPLIES(PY("'a'"), PY("'abc'"), PY("\"\\n\\n\""), PY("'\\n\\n'")));
 }
 
+static void commas_and_brackets_between_calls_are_not_names(void **state) {
+    (void)state;
+    static const char *const names[] = {",f", "f,g", "]f"};
+    for (int i = 0; i < 3; i++) {
+        kin_reply_tool tool = {.name = {names[i], strlen(names[i])}};
+        kin_reply_rules rules = {.format = kin_chat_format_known(KIN_CHAT_LFM), .tools = &tool, .n_tools = 1, .required = true};
+        kin_text_buffer gbnf = {0};
+        kin_err err;
+        assert_int_equal(kin_reply_rules_to_gbnf(&rules, NULL, &gbnf, &err), KIN_FAIL);
+        assert_non_null(strstr(err.text, "does not support this name"));
+        kin_text_fini(&gbnf);
+    }
+}
+
 static void what_schemas_cannot_say_is_any_object_unless_strict(void **state) {
     (void)state;
     kin_reply_tool tool = {.name = {"f", 1}, .parameters = str("{\"properties\":{\"a\":{\"not\":{\"const\":1}}}}")};
@@ -873,6 +887,7 @@ int main(void) {
         cmocka_unit_test(a_keyword_that_is_not_supported_loosens_its_own_schema_only),
         cmocka_unit_test(many_tools_have_room_in_every_format),
         cmocka_unit_test(what_cannot_be_is_refused_in_a_sentence),
+        cmocka_unit_test(commas_and_brackets_between_calls_are_not_names),
         cmocka_unit_test(what_the_grammar_allows_the_parser_reads),
         cmocka_unit_test(a_control_token_begins_a_call_and_its_letters_do_not),
         cmocka_unit_test(generic_calls_are_written_as_they_are_read),

@@ -47,15 +47,17 @@ static int put_objects(kin_reply_writer *w) {
     return 0;
 }
 
-// Names that are not quoted have no white space and no character that begins a mark after them.
+// Names that are not quoted have no white space and no character that begins a mark after them. Between calls as in Python stand
+// commas, and a bracket ends them.
 static int check_names(kin_reply_writer *w) {
     const kin_chat_format *f = w->format;
-    const char forbidden[] = {'{', '(', '<', '[', f->name_end[0], f->id_begin[0]};
+    const char forbidden[] = {'{', '(', '<', '[', f->name_end[0], f->id_begin[0], ',', ']'};
+    size_t n_forbidden = sizeof forbidden - (f->syntax == KIN_CALL_PYTHON ? 0 : 2);
     for (size_t i = 0; i < w->rules->n_tools; i++) {
         kin_str name = w->rules->tools[i].name;
         bool ok = name.len > 0 && name.len <= KIN_REPLY_MAX_NAME;
         for (size_t k = 0; k < name.len; k++)
-            ok = ok && (uint8_t)name.at[k] > 0x20 && !memchr(forbidden, name.at[k], sizeof forbidden);
+            ok = ok && (uint8_t)name.at[k] > 0x20 && !memchr(forbidden, name.at[k], n_forbidden);
         if (!ok) return kin_err_set(w->err, "tool %.*s: the model's format does not support this name", (int)name.len, name.at);
     }
     return 0;
