@@ -308,6 +308,7 @@ static void close_draft_block(kin_session *s, kin_shard_options *so) {
     kin_mtp_drafter_close(s->mtp);
     s->mtp = NULL;
     so->beside = 0;
+    so->keeps_output = false;
 }
 
 // A draft block that was not asked for must not keep a model from opening. Returns 0 if the model opens without it.
@@ -431,6 +432,7 @@ static int open_draft_block(kin_session *s, const kin_session_options *o, const 
     m.path = path;
     if (kin_mtp_drafter_open(&s->mtp, &m, err) != 0) return KIN_FAIL;
     so->beside = kin_mtp_drafter_bytes(s->mtp);
+    so->keeps_output = true;
     return 0;
 }
 

@@ -88,9 +88,15 @@ static int run_by_tile(kin_output_layer *l, int base, int n, const float *x, flo
     return 0;
 }
 
+// True if the tiles must be acquired. Between passes an output matrix in memory is used as it is: a run of the streamer would
+// drop what it has read ahead for the next pass.
+static bool begin(kin_output_layer *l, int base) {
+    if (l->device->is_gpu || (base == KIN_VARIANT_PLAIN && kin_weights_use_output(l->weights))) return false;
+    return kin_weights_begin(l->weights, kin_weights_tile_compute_block(l->weights, 0), true);
+}
+
 static int run_all(kin_output_layer *l, int base, int n, const float *x, float *logits, kin_err *err) {
-    if (!l->device->is_gpu && kin_weights_begin(l->weights, kin_weights_tile_compute_block(l->weights, 0), true))
-        return run_by_tile(l, base, n, x, logits, err);
+    if (begin(l, base)) return run_by_tile(l, base, n, x, logits, err);
     size_t n_vocab = (size_t)l->model->hp.n_vocab, n_x;
     for (int done = 0; done < n; done += MAX_ROWS) {
         int rows = min_int(n - done, MAX_ROWS);

@@ -132,6 +132,7 @@ static kin_weights_options weights_options(const kin_shard *s) {
         .identity = s->o.identity,
         .mode = s->o.mode,
         .budget = s->weights_budget,
+        .keeps_output = s->o.keeps_output,
         .sliding = s->o.sliding,
         .arrival = s->o.arrival,
         .progress = s->o.progress,

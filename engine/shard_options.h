@@ -33,6 +33,7 @@ typedef struct kin_shard_options {
     uint64_t identity;          // of the model's content; 0: unknown, derived from samples of the file
     uint64_t memory;            // bytes for everything: weights, KV cache, buffers; 0: what the machine can spare
     uint64_t beside;            // the part of `memory` used outside this shard, by a draft model
+    bool keeps_output;          // the output matrix leaves memory last: drafts use it several times per pass
     kin_stream_mode mode;       // how weights that do not fit are read
     kin_sliding_window sliding; // with KIN_STREAM_RESIDENT: read all weights through such a window, for comparison
     const kin_arrival *arrival; // for weights that are not in the files yet, borrowed until close; NULL: all are

@@ -436,7 +436,7 @@ static int alloc_state(kin_stream *s, const kin_stream_options *o, kin_err *err)
             s->total_bytes += b->spec.extents[k].bytes;
         }
     }
-    kin_residency_order(s->bytes, s->n_blocks, s->order);
+    kin_residency_order(s->bytes, s->n_blocks, o->keeps_output ? o->n_layer_blocks : s->n_blocks, s->order);
     return 0;
 }
 
@@ -760,6 +760,15 @@ uint64_t kin_stream_set_budget(kin_stream *s, uint64_t budget) {
     }
     pthread_mutex_unlock(&s->budget_mutex);
     return resident;
+}
+
+bool kin_stream_has_output(kin_stream *s) {
+    pthread_mutex_lock(&s->mutex);
+    bool has = s->mode == KIN_STREAM_RESIDENT && s->n_layer_blocks < s->n_blocks;
+    for (size_t i = s->n_layer_blocks; i < s->n_blocks; i++)
+        has = has && (s->blocks[i].present || s->blocks[i].spec.n_extents == 0);
+    pthread_mutex_unlock(&s->mutex);
+    return has;
 }
 
 bool kin_stream_can_stream(const kin_stream *s) {

@@ -58,6 +58,7 @@ typedef struct kin_stream_options {
     size_t n_layer_blocks; // the first ones; the rest belong to the output layer
     uint64_t budget;       // bytes for resident blocks and the ring together
     uint64_t beside;       // bytes that experts have beside it
+    bool keeps_output;     // the output's blocks leave memory last
     bool reads_experts;    // kin_stream_read will be called: more reads are in flight
     int window;            // not 0: the ring has this many parts, and the blocks with `stays` are resident, whatever the budget
     kin_stream_mode mode;
@@ -91,6 +92,9 @@ void kin_stream_release(kin_stream *stream, size_t n);
 
 // Changes the budget while running: blocks leave memory at once, and come back in later passes. Returns the resident bytes.
 uint64_t kin_stream_set_budget(kin_stream *stream, uint64_t budget);
+
+// True if all of the output's blocks are in memory: their mappings can be used at any time, without begin. The computing thread.
+bool kin_stream_has_output(kin_stream *stream);
 
 // True if any block can be streamed.
 bool kin_stream_can_stream(const kin_stream *stream);

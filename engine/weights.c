@@ -68,6 +68,7 @@ static int open_stream(kin_weights *w, bool will_be, kin_err *err) {
     }
     kin_stream_options so = {.blocks = blocks,
                              .mode = w->o.mode,
+                             .keeps_output = w->o.keeps_output,
                              .reads_experts = kin_weights_caches_experts(w),
                              .window = w->o.sliding.n_blocks,
                              .fds = fds};
@@ -119,6 +120,15 @@ bool kin_weights_begin(kin_weights *w, int i_compute_block, bool with_output) {
         kin_weights_point_at_mapping(&w->blocks[w->stream_blocks[i]]);
     const bool fetches = atomic_load(&w->short_of_experts) && !w->devices->cpu.kernels;
     return w->streaming || fetches || atomic_load(&w->n_to_check) > 0;
+}
+
+bool kin_weights_use_output(kin_weights *w) {
+    if (w->is_arriving || !w->stream || atomic_load(&w->n_to_check) > 0 || !kin_stream_has_output(w->stream)) return false;
+    for (size_t i = 0; i < w->n_stream_blocks; i++) {
+        kin_weights_block *b = &w->blocks[w->stream_blocks[i]];
+        if (b->i_compute_block >= w->first_tile_compute_block) kin_weights_point_at_mapping(b);
+    }
+    return true;
 }
 
 const kin_expert_source *kin_weights_expert_source(const kin_weights *w) {

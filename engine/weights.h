@@ -83,6 +83,9 @@ int kin_weights_expert_rows(const kin_weights *weights);
 // the experts in `chosen` // i32 [n] (may repeat) of a CPU layer, several at once, before they are used.
 void kin_weights_fetch_experts(kin_weights *weights, int il, const int32_t *chosen, size_t n);
 
+// True if the output matrix is in memory: its tiles then point at their mappings, and need no acquire.
+bool kin_weights_use_output(kin_weights *weights);
+
 // Changes the budget while running. Returns the bytes that stay resident.
 uint64_t kin_weights_set_budget(kin_weights *weights, uint64_t budget);
 

@@ -37,7 +37,7 @@ static void add_up(instance *in) {
         in->sum += in->bytes[i];
         if (in->bytes[i] > in->largest) in->largest = in->bytes[i];
     }
-    kin_residency_order(in->bytes, in->n, in->order);
+    kin_residency_order(in->bytes, in->n, in->n, in->order);
 }
 
 static void make_equal(instance *in, size_t n, uint64_t bytes) {
@@ -89,6 +89,21 @@ static void empty_blocks_come_last(void **state) {
         for (size_t i = 0; i < in.n; i++) {
             if (empty) assert_int_equal(in.bytes[in.order[i]], 0);
             empty = in.bytes[in.order[i]] == 0;
+        }
+    }
+}
+
+static void blocks_that_shall_stay_leave_after_all_others(void **state) {
+    (void)state;
+    instance in;
+    for (int round = 0; round < N_RANDOM; round++) {
+        make_random(&in);
+        const size_t n_first = random_below(in.n + 1);
+        bool stays = false;
+        kin_residency_order(in.bytes, in.n, n_first, in.order);
+        for (size_t i = 0; i < in.n && in.bytes[in.order[i]] > 0; i++) {
+            if (stays) assert_true(in.order[i] >= n_first);
+            stays = in.order[i] >= n_first;
         }
     }
 }
@@ -197,7 +212,7 @@ static void one_block_stays_or_leaves_whole(void **state) {
 
 static void no_blocks_are_no_error(void **state) {
     (void)state;
-    kin_residency_order(NULL, 0, NULL);
+    kin_residency_order(NULL, 0, 0, NULL);
     assert_int_equal(kin_residency_choose(NULL, 0, NULL, 10, NULL), 0);
 }
 
@@ -239,6 +254,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(the_order_has_every_block_once),
         cmocka_unit_test(empty_blocks_come_last),
+        cmocka_unit_test(blocks_that_shall_stay_leave_after_all_others),
         cmocka_unit_test(every_prefix_is_spread_evenly_over_the_cycle),
         cmocka_unit_test(halves_quarters_and_so_on_are_exactly_even),
         cmocka_unit_test(the_choice_never_exceeds_the_budget_and_says_its_bytes),

@@ -29,6 +29,7 @@ typedef struct kin_weights_options {
     uint64_t identity;     // of the model's content; 0: unknown
     kin_stream_mode mode;
     uint64_t budget;            // bytes of memory for the CPU's weights; UINT64_MAX: all they need
+    bool keeps_output;          // the output matrix leaves memory last: it is used several times per pass
     kin_sliding_window sliding; // instead of a budget
     const kin_arrival *arrival; // for weights that are not in the files yet, borrowed until close; NULL: all are
     kin_progress progress;      // NULL, or called while weights are packed or copied, from several threads

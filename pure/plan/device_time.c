@@ -177,7 +177,7 @@ static void set_stages(kin_member_rates *r, const kin_model_facts *m, double com
         for (int n = 0; n < layer.blocks[i].n_weight_block; n++)
             layer.bytes[i_weight_block++] = (uint64_t)(layer.blocks[i].bytes / layer.blocks[i].n_weight_block);
     }
-    kin_residency_order(layer.bytes, (size_t)s->n, order);
+    kin_residency_order(layer.bytes, (size_t)s->n, (size_t)s->n, order);
     for (int i = 0; i < s->n; i++) layer.resident[i] = true;
     s->layer_s[0] = compute_s + 2 * sum_s;
     for (int stage = 0; stage < s->n; stage++) {

@@ -10,14 +10,21 @@ static uint32_t reverse_bits(uint32_t i, unsigned bits) {
     return r;
 }
 
-void kin_residency_order(const uint64_t *bytes, size_t n, uint32_t *order) {
+// Writes the blocks of [begin, end) that have bytes, evenly spread. Returns how many these are.
+static size_t spread(const uint64_t *bytes, size_t begin, size_t end, uint32_t *order) {
     unsigned bits = 0;
     size_t n_order = 0;
-    while (((size_t)1 << bits) < n) bits++;
+    while (((size_t)1 << bits) < end - begin) bits++;
     for (uint32_t i = 0; i < (uint32_t)1 << bits; i++) {
-        uint32_t block = reverse_bits(i, bits);
-        if (block < n && bytes[block] > 0) order[n_order++] = block;
+        size_t block = begin + reverse_bits(i, bits);
+        if (block < end && bytes[block] > 0) order[n_order++] = (uint32_t)block;
     }
+    return n_order;
+}
+
+void kin_residency_order(const uint64_t *bytes, size_t n, size_t n_first, uint32_t *order) {
+    size_t n_order = spread(bytes, 0, n_first, order);
+    n_order += spread(bytes, n_first, n, order + n_order);
     for (uint32_t block = 0; block < n; block++) {
         if (bytes[block] == 0) order[n_order++] = block;
     }

@@ -13,9 +13,9 @@
 #include <stddef.h>
 #include <stdint.h>
 
-// Writes order // [n]: the blocks in the order in which they leave memory as the budget shrinks.
-// bytes // [n]: their sizes in cyclic order; a block of 0 bytes never leaves and comes last.
-void kin_residency_order(const uint64_t *bytes, size_t n, uint32_t *order);
+// Writes order // [n]: the blocks in the order in which they leave memory as the budget shrinks. The first n_first ones leave
+// before all others. bytes // [n]: their sizes in cyclic order; a block of 0 bytes never leaves and comes last.
+void kin_residency_order(const uint64_t *bytes, size_t n, size_t n_first, uint32_t *order);
 
 // Writes resident // [n]: the blocks that stay within `budget` bytes. Returns the sum of their sizes, at most `budget`.
 // Blocks leave in `order` until the rest fits; then blocks that fit into the remaining room come back.

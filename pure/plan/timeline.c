@@ -76,7 +76,7 @@ static void set_member(device *d, int i, const kin_model_facts *m, const kin_dev
     e->n_layer_weight_block = e->n_weight_block;
     int n_tiles = output > 0 ? (int)fmin(MAX_TILES, ceil(m->output_blocks > 0 ? m->output_blocks : output / TILE_BYTES)) : 0;
     for (int k = 0; k < n_tiles; k++) e->bytes[e->n_weight_block++] = (uint64_t)(output / n_tiles);
-    kin_residency_order(e->bytes, (size_t)e->n_weight_block, order);
+    kin_residency_order(e->bytes, (size_t)e->n_weight_block, (size_t)e->n_weight_block, order);
     // The closed form leaves half a weight block unused on average; here weight blocks are whole anyway.
     uint64_t budget = p->streamed_bytes > 0 ? (uint64_t)(p->resident_bytes + rates->weight_block_bytes / 2) : UINT64_MAX;
     kin_residency_choose(e->bytes, (size_t)e->n_weight_block, order, budget, e->resident);
