@@ -1,4 +1,4 @@
-// KV pages of sequences on the devices' disks and on the head's (engine/kv_store.h). The next member that stores pages, or else
+// KV pages of sequences on the devices' disks and on the head's (engine/kv/store.h). The next member that stores pages, or else
 // the head, keeps a copy of each page that a device has written. A member that takes over layers, after a loss or in a better
 // plan, fetches the pages that it lacks (fetch/page_fetch.h), so all members get the addresses of the others.
 #include <string.h>

@@ -10,7 +10,7 @@
 
 #include <pthread.h>
 
-#include "engine/kv_store.h"
+#include "engine/kv/store.h"
 #include "fetch/chunk_server.h"
 #include "fetch/page_fetch.h"
 #include "net/endpoint.h"

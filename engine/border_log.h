@@ -1,7 +1,7 @@
 // A log of the hidden states that a device passed on to the next: the activations of tokens at a border, where one of its windows
-// ends and another device's begins. If that device is lost, its layers are recomputed from them (engine/kv_pages.h).
+// ends and another device's begins. If that device is lost, its layers are recomputed from them (engine/kv/pages.h).
 //
-// Rows are stored like keys and values (engine/kv_store.h): a page holds the rows of 64 tokens (a block of the KV cache) at a
+// Rows are stored like keys and values (engine/kv/store.h): a page holds the rows of 64 tokens (a block of the KV cache) at a
 // border, f32 [64, n_embd]; its name is that of the tokens and of the layer after the border. Rows stay in memory until their
 // block has a name. The head names a block after the step that fills it (pipeline/scheduler.c), so memory holds the rows of one
 // step and the last block of each sequence: there is room for a step's rows and 1024 more. Blocks are left out if that is not
@@ -13,8 +13,8 @@
 // Owner and thread: the shard's.
 #pragma once
 
-#include "engine/kv_blocks.h"
-#include "engine/kv_store.h"
+#include "engine/kv/blocks.h"
+#include "engine/kv/store.h"
 #include "pure/proto/activations.h"
 
 typedef struct kin_border_log kin_border_log;

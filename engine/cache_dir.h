@@ -3,7 +3,7 @@
 //
 //   DIR/*.pack                 prepacked weights (engine/packed.h); *.pack.checked, *.pack.experts belong to them
 //   DIR/models/HASH16/         the parts of a model that a device has fetched (model/store.h)
-//   DIR/kv/HASH16/             pages of the KV cache (engine/kv_store.h), with a limit of their own
+//   DIR/kv/HASH16/             pages of the KV cache (engine/kv/store.h), with a limit of their own
 //
 // DIR, DIR/models and DIR/kv may be links to another disk; symbolic links below them are not followed.
 #pragma once

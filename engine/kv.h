@@ -1,8 +1,8 @@
-// The KV cache of a device's layers, with the states of recurrent ones (engine/kv_states.h): keys and values of the processed
+// The KV cache of a device's layers, with the states of recurrent ones (engine/kv/states.h): keys and values of the processed
 // tokens, for several sequences at once.
 //
 // It consists of cells in blocks of 64; a cell holds one token's keys and values in every layer; windowed layers may have cells
-// of their own, for the last tokens of each sequence (engine/kv_window.h). The block table (engine/kv_blocks.h) records which
+// of their own, for the last tokens of each sequence (engine/kv/window.h). The block table (engine/kv/blocks.h) records which
 // blocks a sequence has and which it shares with others. kin's attention walks a sequence's table of blocks; ggml's reads a
 // prefix of the cells through a mask.
 //
@@ -14,11 +14,11 @@
 #include <stdint.h>
 
 #include "engine/device.h"
-#include "engine/kv_blocks.h"
-#include "engine/kv_cells.h"
-#include "engine/kv_page.h"
-#include "engine/kv_states.h"
-#include "engine/kv_window.h"
+#include "engine/kv/blocks.h"
+#include "engine/kv/cells.h"
+#include "engine/kv/page.h"
+#include "engine/kv/states.h"
+#include "engine/kv/window.h"
 #include "kernels/kernels.h"
 #include "model/graph.h"
 #include "model/hparams.h"

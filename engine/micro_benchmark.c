@@ -4,7 +4,7 @@
 
 #include "base/clock.h"
 #include "base/median.h"
-#include "model/kernel_ops.h"
+#include "model/kernel/ops.h"
 
 enum { LEAST_RUNS = 3, MOST_RUNS = 1024 };
 

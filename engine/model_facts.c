@@ -7,7 +7,7 @@
 
 #include "model/blocks.h"
 #include "model/border.h"
-#include "model/kernel_ops.h"
+#include "model/kernel/ops.h"
 
 enum { MAX_NODES = 256 }; // of one layer's graph
 

@@ -19,7 +19,7 @@
 #include "engine/stage.h"
 #include "kernels/kernels.h"
 #include "model/blocks.h"
-#include "model/kernel_ops.h"
+#include "model/kernel/ops.h"
 #include "sys/team/team.h"
 #include "sys/tls.h"
 

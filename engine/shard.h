@@ -14,7 +14,7 @@
 #include <stdbool.h>
 
 #include "engine/device.h"
-#include "engine/kv_pages.h"
+#include "engine/kv/pages.h"
 #include "engine/shard_memory.h"
 #include "engine/shard_options.h"
 #include "engine/weights.h"
@@ -53,7 +53,7 @@ int kin_shard_begin(kin_shard *shard, const kin_batch *batch, kin_err *err);
 // or the sequence cannot have these pages.
 int kin_shard_pages(kin_shard *shard, const kin_batch *batch, kin_err *err);
 
-// Do the second half of a request that recomputes, and supply hidden states for it: see engine/kv_pages.h.
+// Do the second half of a request that recomputes, and supply hidden states for it: see engine/kv/pages.h.
 int kin_shard_recompute(kin_shard *shard, const kin_page_request *request, kin_err *err);
 void kin_shard_put_border(kin_shard *shard, int il, const kin_page_request *request, const float *x);
 

@@ -1,7 +1,7 @@
 #include "engine/shard_graphs.h"
 
 #include "model/blocks.h"
-#include "model/kernel_ops.h"
+#include "model/kernel/ops.h"
 #include "model/streams.h"
 
 // Numbers of variants: window 0, 1, ...; BLOCK + BLOCKS_STEP * layer + block; LAYERS + LAYERS_STEP * first + end.

@@ -1,7 +1,7 @@
 #include "engine/shard_options.h"
 
 #include "model/border.h"
-#include "model/kernel_ops.h"
+#include "model/kernel/ops.h"
 
 kin_shard_options kin_shard_options_defaults(const kin_model *model) {
     return (kin_shard_options){

@@ -5,7 +5,7 @@
 #include <stdint.h>
 
 #include "engine/kv.h"
-#include "engine/kv_pages.h"
+#include "engine/kv/pages.h"
 #include "engine/weights.h"
 #include "model/graph.h"
 #include "model/model.h"
@@ -21,7 +21,7 @@ typedef struct kin_shard_options {
     int n_ctx;                  // in KV cache cells
     int n_batch;                // maximum tokens per step
     int n_steps;                // maximum steps in flight
-    int n_sequences;            // for whose windows windowed layers have room; 0: they keep the whole context (kv_window.h)
+    int n_sequences;            // for whose windows windowed layers have room; 0: they keep the whole context (kv/window.h)
     enum ggml_type kv_type;     // GGML_TYPE_F16 or GGML_TYPE_Q8_0
     kin_activation_type wire;   // format of hidden states sent to other devices
     bool flash;                 // use the fused attention operator if every device has it

@@ -4,7 +4,7 @@
 #include <string.h>
 
 #include "base/clock.h"
-#include "model/kernel_ops.h"
+#include "model/kernel/ops.h"
 #include "sys/team/team.h"
 #include "sys/team/width.h"
 

@@ -7,7 +7,7 @@
 #include "base/median.h"
 #include "model/arch.h"
 #include "model/blocks.h"
-#include "model/kernel_ops.h"
+#include "model/kernel/ops.h"
 #include "sys/pages.h"
 
 enum {

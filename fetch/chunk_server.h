@@ -41,7 +41,7 @@ void kin_chunk_server_close(kin_chunk_server *server);
 // Sets the store to serve; the server holds it until the next call. NULL: serves nothing.
 void kin_chunk_server_set_store(kin_chunk_server *server, kin_chunk_store *chunks);
 
-// Also serves the pages of the KV cache (engine/kv_file.h) in this cache folder. Call once.
+// Also serves the pages of the KV cache (engine/kv/file.h) in this cache folder. Call once.
 int kin_chunk_server_give_pages(kin_chunk_server *server, const char *dir, kin_err *err);
 
 // Takes over a FETCH link whose OPEN was answered with ACCEPT.

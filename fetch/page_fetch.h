@@ -1,4 +1,4 @@
-// Fetches pages of the KV cache from other processes' disks (engine/kv_file.h):
+// Fetches pages of the KV cache from other processes' disks (engine/kv/file.h):
 //
 //   wanted   pages that a shard needs now, because another device computed its layers before: each peer is asked in turn for the
 //            pages still missing, until all are present, no peer has more, nothing has arrived for a second, or the timeout
@@ -9,7 +9,7 @@
 //            skipped: its copies are dropped, and those of others continue
 //
 // Pages arrive as encrypted files, and libuv's thread pool writes them. Only the code that uses them opens them
-// (engine/kv_page.h): a page from a bad peer fails to decrypt, and is recomputed.
+// (engine/kv/page.h): a page from a bad peer fails to decrypt, and is recomputed.
 //
 // Owner: a driver (cluster/cluster.h, cluster/join.h). Thread: the loop's, except for kin_page_fetch_want and _settle. After
 // kin_page_fetch_close the loop must run until it has nothing to do.
@@ -18,7 +18,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#include "engine/kv_file.h"
+#include "engine/kv/file.h"
 #include "net/endpoint.h"
 
 typedef struct kin_page_fetch kin_page_fetch;

@@ -2,7 +2,7 @@
 
 #include <math.h>
 
-#include "model/kernel_ops.h"
+#include "model/kernel/ops.h"
 #include "model/streams.h"
 #include "pure/plan/expert_guess.h"
 

@@ -5,7 +5,7 @@
 //   in = mean over s of n_s gate_s;  x_s += 2 sigmoid((inject n)_s / n_streams) y
 #include <string.h>
 
-#include "model/kernel_ops_impl.h"
+#include "model/kernel/ops_impl.h"
 #include "model/streams.h"
 
 enum { PART = 256 }; // numbers that are gated at a time

@@ -2,7 +2,7 @@
 // are made of a product of all its streams, normalised together without a weight.
 #include <string.h>
 
-#include "model/kernel_ops_impl.h"
+#include "model/kernel/ops_impl.h"
 #include "model/streams.h"
 
 typedef struct mix_weights {

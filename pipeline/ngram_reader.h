@@ -4,7 +4,7 @@
 // Owner and thread: the head's.
 #pragma once
 
-#include "engine/kv_blocks.h"
+#include "engine/kv/blocks.h"
 #include "model/model.h"
 
 typedef struct kin_ngram_reader kin_ngram_reader;

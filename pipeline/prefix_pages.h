@@ -1,4 +1,4 @@
-// The head's index of the pages that are stored on disks (engine/kv_store.h): it knows which tokens a page stands for.
+// The head's index of the pages that are stored on disks (engine/kv/store.h): it knows which tokens a page stands for.
 //
 // A page's name is a link in a chain of hashes with a secret: of the sequence's first 64 tokens, then of that name and the next
 // 64, and so on. So a page stands for its tokens and all before them, and names reveal nothing about the text. Devices know only
@@ -11,7 +11,7 @@
 #include <stdbool.h>
 
 #include "engine/kv.h"
-#include "engine/kv_store.h"
+#include "engine/kv/store.h"
 
 typedef struct kin_prefix_pages kin_prefix_pages;
 

@@ -4,10 +4,10 @@
 // so that the step takes about 1.4 times as long as one without them (pure/plan/prefill.h). In a ring of several members several
 // steps are in flight.
 //
-// Sequences share one budget of context (engine/kv_blocks.h). A prefix that another sequence has, or had, is not computed again:
+// Sequences share one budget of context (engine/kv/blocks.h). A prefix that another sequence has, or had, is not computed again:
 // sequences that have ended stay in the KV cache until their room is needed; the least recently used is evicted first. If several
 // sequences begin with a prefix that is just being computed, the others wait for it. If the disks hold a longer prefix
-// (engine/kv_store.h), it is loaded from there in pages while other sequences continue; each block that becomes full is stored
+// (engine/kv/store.h), it is loaded from there in pages while other sequences continue; each block that becomes full is stored
 // there. When the budget is full, the youngest sequence is preempted and recomputed later. So load changes when a token arrives,
 // but never which token it is, as long as the kernels compute a row alike in every batch (kernels/kernels.h).
 //

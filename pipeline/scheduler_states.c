@@ -1,5 +1,5 @@
 // Models with recurrent layers: a sequence has one of a few states, and others can begin with its tokens only where a state
-// stands: at its end, or in the log behind it. With windowed layers that keep only the window (engine/kv_window.h) they can begin
+// stands: at its end, or in the log behind it. With windowed layers that keep only the window (engine/kv/window.h) they can begin
 // only where all of the window is left: near its end. So the beginning of a prompt is kept as a prefix of its own, a mark, at two
 // places: near its end, because what follows there often changes with the next turn of a conversation (a reply's reasoning is
 // dropped), and where it parts from another prompt, because a third one may part there too. With pages on disks a sequence leaves

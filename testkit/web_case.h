@@ -8,7 +8,7 @@
 #include <stdint.h>
 #include <stdio.h>
 
-#include "engine/kv_blocks.h"
+#include "engine/kv/blocks.h"
 #include "pure/proto/message.h"
 
 typedef struct kin_web_case kin_web_case;

@@ -1,4 +1,4 @@
-// Pages of the KV cache on disk: as bytes (engine/kv_page.h), as files (engine/kv_store.h), and in a shard that continues from
+// Pages of the KV cache on disk: as bytes (engine/kv/page.h), as files (engine/kv/store.h), and in a shard that continues from
 // the pages of another shard.
 #include <setjmp.h>
 #include <stdarg.h>
@@ -18,8 +18,8 @@
 #include <unistd.h>
 
 #include "base/log.h"
-#include "engine/kv_room.h"
-#include "engine/kv_store.h"
+#include "engine/kv/room.h"
+#include "engine/kv/store.h"
 #include "testkit/head_eval.h"
 #include "testkit/model_gen.h"
 #include "testkit/runner.h"

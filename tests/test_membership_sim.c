@@ -4,7 +4,7 @@
 //
 //     faults for 20 s ──────────────► calm ─────────────► the ring must be up, on every device, with all of them
 //
-// The simulator, testkit/cluster_sim.h, asserts what must hold at every moment. KIN_SIM_SEEDS=n sets the number of schedules,
+// The simulator, testkit/sim/cluster.h, asserts what must hold at every moment. KIN_SIM_SEEDS=n sets the number of schedules,
 // KIN_SIM_SEED=s runs one and prints its events.
 #include <setjmp.h>
 #include <stdarg.h>
@@ -16,8 +16,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#include "testkit/cluster_sim.h"
 #include "testkit/sanitized.h"
+#include "testkit/sim/cluster.h"
 #include "tests/place.h"
 
 enum {

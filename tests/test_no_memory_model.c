@@ -7,7 +7,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "engine/kv_blocks.h"
+#include "engine/kv/blocks.h"
 #include "fetch/chunk_bitmap.h"
 #include "fetch/missing_chunks.h"
 #include "model/chat_template.h"

@@ -1,5 +1,5 @@
 // Recomputes only the layers of a lost device, from the logged hidden states that were sent to it (engine/border_log.h,
-// engine/kv_pages.h). The shards share a disk.
+// engine/kv/pages.h). The shards share a disk.
 //
 //     before     a: layers 0 to 2, keeps pages     b: layers 2 to 5, keeps none, is lost
 //     after      c: layers 0 to 4, from a's pages and its log of border 2     d: layer 4, from c's log of border 4

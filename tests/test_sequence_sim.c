@@ -11,8 +11,8 @@
 // requests are cancelled and sent again. Some devices keep no pages. Faults happen at random times or are aimed at events, such
 // as the copying of a page.
 //
-// testkit/cluster_sim.h simulates the cluster. This file replaces pipeline/head.h (a head whose steps are simulated messages),
-// engine/kv_store.h (disks) and base/clock.h (simulated time) by functions of the same names. KIN_SIM_SEEDS=n sets the number of
+// testkit/sim/cluster.h simulates the cluster. This file replaces pipeline/head.h (a head whose steps are simulated messages),
+// engine/kv/store.h (disks) and base/clock.h (simulated time) by functions of the same names. KIN_SIM_SEEDS=n sets the number of
 // schedules, KIN_SIM_FIRST=s the first seed; KIN_SIM_SEED=s runs one schedule and prints its events.
 #include <setjmp.h>
 #include <stdarg.h>
@@ -25,13 +25,13 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "engine/kv_pages.h"
+#include "engine/kv/pages.h"
 #include "pipeline/scheduler.h"
 #include "pipeline/steps.h"
 #include "testkit/sanitized.h"
-#include "testkit/sim_disks.h"
-#include "testkit/sim_faults.h"
-#include "testkit/sim_model.h"
+#include "testkit/sim/disks.h"
+#include "testkit/sim/faults.h"
+#include "testkit/sim/model.h"
 #include "tests/place.h"
 
 enum {
@@ -110,7 +110,7 @@ static struct {
 static kin_sim_disks disks;
 static kin_sim_faults faults;
 
-// ---- disks (engine/kv_store.h)
+// ---- disks (engine/kv/store.h)
 
 struct kin_kv_store {
     int node;

@@ -16,7 +16,7 @@
 #include <unistd.h>
 
 #include "base/rng.h"
-#include "engine/kv_cells.h"
+#include "engine/kv/cells.h"
 #include "engine/side_rows.h"
 #include "pipeline/engine_instance.h"
 #include "testkit/small_models.h"

@@ -15,7 +15,7 @@
 
 #include "engine/weights.h"
 #include "model/blocks.h"
-#include "model/kernel_ops.h"
+#include "model/kernel/ops.h"
 #include "model/ranges.h"
 #include "testkit/model_gen.h"
 #include "testkit/sanitized.h"

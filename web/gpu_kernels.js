@@ -1,4 +1,4 @@
-// The GPU's kernels, in WGSL: those of kin's graphs (model/kernel_ops.c, model/kernel_heads.c), with the same rounding of
+// The GPU's kernels, in WGSL: those of kin's graphs (model/kernel/ops.c, model/kernel/heads.c), with the same rounding of
 // activations to bytes and the same packed weights (kernels/panel.h).
 //
 // All kernels have the same bindings. Offsets (x, y, residual) count words of the activations; web/engine/gpu.c writes the

@@ -7,7 +7,7 @@
 #include "engine/weights/check.h"
 #include "engine/weights/mapping.h"
 #include "engine/weights/pack.h"
-#include "model/kernel_ops.h"
+#include "model/kernel/ops.h"
 #include "sys/background.h"
 #include "sys/memory.h"
 #include "sys/pages.h"

@@ -301,7 +301,7 @@ typedef struct kin_proto_step {
     const uint8_t *pos;         // i32 [n_tokens], >= 0; with POSITIONS
     const uint8_t *seq;         // i32 [n_tokens], >= 0; with POSITIONS
     const uint8_t *out;         // i32 [n_out], ascending, < n_tokens; with POSITIONS, without ALL_ROWS
-    const uint8_t *ops;         // i32 [n_ops, 3]: seq (>= -1), from, n (>= 0): see kin_kv_op (engine/kv_blocks.h)
+    const uint8_t *ops;         // i32 [n_ops, 3]: seq (>= -1), from, n (>= 0): see kin_kv_op (engine/kv/blocks.h)
     const uint8_t *tokens;      // i32 [n_tokens], >= 0; with TOKENS
     const uint8_t *activations; // type [n_rows, n_embd]
 } kin_proto_step;

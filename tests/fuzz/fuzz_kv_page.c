@@ -2,7 +2,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "engine/kv_page.h"
+#include "engine/kv/page.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t size);
 

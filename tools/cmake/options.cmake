@@ -31,7 +31,7 @@ endif()
 # Code that parses untrusted bytes is instrumented, so that the fuzzers see which branches an input takes. Other code is not: its
 # branches tell a fuzzer nothing, and kernels, planners and simulations would become slower by as much again as AddressSanitizer makes
 # them.
-set(KIN_FUZZED "base|model|observe|serve|pure/(text|tokenizer|grammar|chat|jinja|sampling|proto|pull)|pure/plan/expert_counts|engine/kv_page")
+set(KIN_FUZZED "base|model|observe|serve|pure/(text|tokenizer|grammar|chat|jinja|sampling|proto|pull)|pure/plan/expert_counts|engine/kv/page")
 
 # kin_layer(NAME LINK ... [WITHOUT FOLDER]): builds all .c files below NAME/, except those in FOLDER, as the static library kin_NAME.
 function(kin_layer name)

@@ -5,7 +5,7 @@
 #include <string.h>
 
 #include "model/arch.h"
-#include "model/kernel_ops_impl.h"
+#include "model/kernel/ops_impl.h"
 #include "web/engine/threads.h"
 #include "web/ggml/ggml_impl.h"
 #include "web/host.h"

@@ -1,5 +1,5 @@
 // A browser's KV cache is laid out by kin's kernels.
-#include "engine/kv_cell_row.h"
+#include "engine/kv/cell_row.h"
 
 #include "base/err.h"
 

@@ -1,5 +1,5 @@
-// engine/kv_store.h for a web page, which has no disk: nothing is stored.
-#include "engine/kv_store.h"
+// engine/kv/store.h for a web page, which has no disk: nothing is stored.
+#include "engine/kv/store.h"
 
 int kin_kv_store_open(kin_kv_store **out, const kin_kv_disk *disk, const uint8_t variant[KIN_KV_VARIANT_BYTES], size_t n_page,
                       kin_err *err) {

@@ -6,7 +6,7 @@
 #include <stdlib.h>
 
 #include "model/arch.h"
-#include "model/kernel_ops.h"
+#include "model/kernel/ops.h"
 #include "web/engine/gpu.h"
 
 enum { READ_BYTES = 4 << 20 }; // read at once of a weight that is packed
