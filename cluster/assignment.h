@@ -1,7 +1,7 @@
 // An assignment: a plan laid out for the members of its ring: their ids, windows and shares of layers. Member 0 is the head. The
 // others follow in the order of the ring, each device of a group for itself; after the last one comes the head again.
 //
-// Plain data. Owner: cluster/cluster.c. Thread: the loop's.
+// Plain data. Owner: cluster/head/plans.h. Thread: the loop's.
 #pragma once
 
 #include "model/manifest.h"

@@ -1,4 +1,4 @@
-#include "cluster/cluster_impl.h"
+#include "cluster/cluster.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -6,8 +6,17 @@
 #include <time.h>
 
 #include "base/log.h"
+#include "cluster/head/chunks.h"
+#include "cluster/head/pages.h"
+#include "cluster/head/prefetch.h"
+#include "cluster/head/requests.h"
+#include "cluster/head/routes.h"
+#include "cluster/head/standby.h"
+#include "cluster/head/status.h"
+#include "cluster/head/steps.h"
+#include "cluster/head/times.h"
 #include "model/border.h"
-#include "model/ranges.h"
+#include "net/discovery.h"
 #include "pure/proto/epoch.h"
 #include "pure/proto/goodbye.h"
 #include "pure/proto/label.h"
@@ -19,45 +28,61 @@ enum {
 // Limit from ACCEPT until a device has sent its facts and measured its links (cluster/pairwise_tests.h), with a margin.
 #define TESTS_WAIT_NS UINT64_C(12000000000)
 
+// Each part has its own state and knows only the parts above it here.
+struct kin_cluster {
+    kin_cluster_options o;
+    kin_ring_member ring;
+    kin_cluster_board board;       // between the two threads
+    kin_cluster_requests requests; // the computing thread
+
+    // Used by the loop's thread.
+    kin_discovery *discovery;
+    kin_relay *relay;
+    kin_cluster_devices devices;
+    kin_cluster_polls polls;
+    kin_cluster_plans plans;
+    kin_cluster_link_tests link_tests;
+    kin_cluster_routes routes;
+    kin_cluster_questions questions;
+    kin_cluster_times times;
+    kin_cluster_prefetch prefetch;
+    kin_cluster_standby standby;
+    kin_cluster_pages pages;
+    kin_cluster_chunks chunks;
+    kin_cluster_status status;
+    kin_cluster_steps steps;
+    uint32_t entered;       // the epoch whose plan is active here
+    uint32_t request_epoch; // of the request that the membership counts; 0: none
+    bool wants_ring;        // the membership wants the head's ring link
+    kin_time reconnect_at;  // when it is tried again; 0: not scheduled
+
+    atomic_bool yields; // a better plan waits for the end of the request; for the computing thread
+};
+
+static void act(kin_cluster *c, const kin_membership_event *event) {
+    kin_cluster_devices_act(&c->devices, event);
+}
+
+// Returns the number of tokens that all rings have generated.
+static uint64_t progress_made(const kin_cluster *c) {
+    return atomic_load(&kin_local_stage_counts(c->requests.local_stage)->n_generated);
+}
+
 // ---- messages from devices
 
-const kin_membership_device *kin_cluster_device_of(const kin_cluster *c, uint32_t number) {
-    for (int i = 0; i < KIN_MEMBERSHIP_DEVICES; i++) {
-        const kin_membership_device *d = kin_membership_device_at(c->membership, i);
-        if (d && d->link == number) return d;
-    }
-    return NULL;
-}
-
-const kin_membership_device *kin_cluster_device_with(const kin_cluster *c, const kin_proto_id *id) {
-    for (int i = 0; i < KIN_MEMBERSHIP_DEVICES; i++) {
-        const kin_membership_device *d = kin_membership_device_at(c->membership, i);
-        if (d && kin_proto_id_equal(&d->id, id)) return d;
-    }
-    return NULL;
-}
-
-// Lets the other devices fetch from this one what it has of the model.
-static void relay_have(kin_cluster *c, uint32_t from, kin_proto_have *have) {
-    const kin_membership_device *d = kin_cluster_device_of(c, from);
-    if (!d || memcmp(have->model.bytes, c->o.manifest->hash, sizeof have->model.bytes) != 0) return;
-    if (have->n_chunks != c->o.manifest->n_chunks) return;
-    have->id = d->id;
-    if (kin_connections_endpoint(c->connections, from, &have->endpoint)) kin_connections_relay(c->connections, from, have);
-}
-
-uint64_t kin_cluster_progress_made(const kin_cluster *c) {
-    return atomic_load(&kin_local_stage_counts(c->computing.local_stage)->n_generated);
+static void handle_prefetched(kin_cluster *c, uint32_t from, const kin_proto_prefetched *m) {
+    if (!kin_cluster_standby_handle_answer(&c->standby, from, m)) kin_cluster_prefetch_handle_answer(&c->prefetch, from, m);
 }
 
 static void on_message(void *user, uint32_t from, uint32_t epoch, kin_proto_message *m) {
     kin_cluster *c = user;
-    kin_membership_event e = {.link = from, .epoch = epoch, .progress_made = kin_cluster_progress_made(c)};
+    kin_membership_event e = {.link = from, .epoch = epoch, .progress_made = progress_made(c)};
     switch (m->type) {
-    case KIN_FRAME_PROFILE: kin_cluster_handle_profile(c, from, &m->profile); return;
-    case KIN_FRAME_MEASURED: kin_cluster_handle_measured(c, from, &m->measured); return;
+    case KIN_FRAME_PROFILE: kin_cluster_link_tests_handle_profile(&c->link_tests, from, &m->profile); return;
+    case KIN_FRAME_MEASURED: kin_cluster_link_tests_handle_measured(&c->link_tests, from, &m->measured); return;
     case KIN_FRAME_DEVICE:
-        if (kin_cluster_register_device(c, from, &m->device)) return; // the membership gets it when the links are measured
+        if (kin_cluster_link_tests_handle_device(&c->link_tests, from, &m->device))
+            return; // the membership gets it when the links are measured
         e.kind = KIN_MEMBERSHIP_FACTS;
         e.facts = &m->device;
         break;
@@ -75,43 +100,44 @@ static void on_message(void *user, uint32_t from, uint32_t epoch, kin_proto_mess
         e.kind = m->next.is_open ? KIN_MEMBERSHIP_RING_OPENED : KIN_MEMBERSHIP_RING_CLOSED;
         e.reason = m->next.reason;
         break;
-    case KIN_FRAME_PREFETCHED: kin_cluster_handle_prefetched(c, from, &m->prefetched); return;
-    case KIN_FRAME_HAVE: relay_have(c, from, &m->have); return;
-    case KIN_FRAME_KEPT: kin_cluster_handle_kept(c, from, m); return;
-    case KIN_FRAME_EVENTS: kin_cluster_handle_events(c, from, &m->events); return;
+    case KIN_FRAME_PREFETCHED: handle_prefetched(c, from, &m->prefetched); return;
+    case KIN_FRAME_HAVE: kin_cluster_chunks_relay(&c->chunks, from, &m->have); return;
+    case KIN_FRAME_KEPT: kin_cluster_pages_handle_kept(&c->pages, from, m); return;
+    case KIN_FRAME_EVENTS: kin_cluster_status_handle_events(&c->status, from, &m->events); return;
     default:
         kin_log(KIN_LOG_WARN, "%s sent %s, which a head does not accept",
-                kin_link_name(kin_connections_link(c->connections, from)), kin_frame_name(m->type));
-        kin_cluster_forget_probes(c, from);
-        kin_connections_drop(c->connections, from, "unexpected message for a head");
+                kin_link_name(kin_connections_link(c->devices.connections, from)), kin_frame_name(m->type));
+        kin_cluster_link_tests_forget(&c->link_tests, from);
+        kin_connections_drop(c->devices.connections, from, "unexpected message for a head");
         e.kind = KIN_MEMBERSHIP_LOST;
         e.reason = "it sent a message that a head does not accept";
         break;
     }
-    kin_cluster_act(c, &e);
+    act(c, &e);
 }
 
 static void on_lost(void *user, uint32_t number, const char *reason) {
-    kin_cluster_forget_probes(user, number);
+    kin_cluster *c = user;
+    kin_cluster_link_tests_forget(&c->link_tests, number);
     kin_membership_event_kind kind = kin_goodbye_is_stop(reason) ? KIN_MEMBERSHIP_LEFT : KIN_MEMBERSHIP_LOST;
-    kin_cluster_act(user, &(kin_membership_event){.kind = kind, .link = number, .reason = reason});
+    act(c, &(kin_membership_event){.kind = kind, .link = number, .reason = reason});
 }
 
 static void accept_control(kin_cluster *c, kin_link *link, const kin_proto_open *open) {
-    uint32_t number = kin_connections_add(c->connections, link);
+    uint32_t number = kin_connections_add(c->devices.connections, link);
     kin_membership_hello hello = {.id = open->id, .run = open->run, .name = open->name, .features = open->features};
     if (!number) return;
-    kin_cluster_act(c, &(kin_membership_event){.kind = KIN_MEMBERSHIP_JOINS, .link = number, .hello = &hello});
-    if (kin_cluster_device_of(c, number))
-        kin_cluster_forget_replica(c, &open->id); // else it is refused, perhaps as a duplicate identity
+    act(c, &(kin_membership_event){.kind = KIN_MEMBERSHIP_JOINS, .link = number, .hello = &hello});
+    if (kin_cluster_devices_on(&c->devices, number))
+        kin_cluster_pages_forget(&c->pages, &open->id); // else it is refused, perhaps as a duplicate identity
 }
 
 // Relays a hop that its two members cannot open.
 static void accept_relay(kin_cluster *c, kin_link *link, uint32_t epoch, const kin_proto_open *open) {
     bool is_sender = open->role == KIN_PROTO_RING;
-    int from = kin_assignment_find(c->plan, is_sender ? &open->id : &open->peer);
-    int to = kin_assignment_find(c->plan, is_sender ? &open->peer : &open->id);
-    if (!kin_membership_accepts(c->membership, epoch))
+    int from = kin_assignment_find(c->plans.active, is_sender ? &open->id : &open->peer);
+    int to = kin_assignment_find(c->plans.active, is_sender ? &open->peer : &open->id);
+    if (!kin_membership_accepts(c->devices.membership, epoch))
         kin_endpoint_refuse(link, "busy: that plan is not active");
     else if (from < 0 || to != from + 1)
         kin_endpoint_refuse(link, "identity: these devices are not neighbours in this ring");
@@ -124,7 +150,7 @@ static void on_link(void *user, kin_link *link, uint32_t epoch, const kin_proto_
     if (kin_ring_member_accept(&c->ring, link, epoch, open)) return;
     switch (open->role) {
     case KIN_PROTO_CONTROL: accept_control(c, link, open); break;
-    case KIN_PROTO_OBSERVE: kin_cluster_accept_status_link(c, link); break;
+    case KIN_PROTO_OBSERVE: kin_cluster_status_accept(&c->status, link); break;
     case KIN_PROTO_RING:
     case KIN_PROTO_BACK: accept_relay(c, link, epoch, open); break;
     default: kin_endpoint_refuse(link, "other: a head does not accept this kind of link"); break;
@@ -133,136 +159,73 @@ static void on_link(void *user, kin_link *link, uint32_t epoch, const kin_proto_
 
 static void relay_begun(void *user, const kin_proto_id *from, const kin_proto_id *to) {
     kin_cluster *c = user;
-    const kin_membership_device *d = kin_cluster_device_with(c, from);
-    kin_cluster_log_unreachable(c, from, to, d ? d->ring_error : "");
+    const kin_membership_device *d = kin_cluster_devices_with(&c->devices, from);
+    kin_cluster_link_tests_log_unreachable(&c->link_tests, from, to, d ? d->ring_error : "");
 }
 
 // ---- the active plan
 
-// Makes the planner's answer to that question the active plan.
-static void activate_answer(kin_cluster *c, uint32_t question) {
-    kin_assignment **answer = kin_cluster_answer_of(c, question), *before = c->plan;
-    c->plan = *answer;
-    *answer = before;
-    c->planning.had_plan = true;
-    if (c->o.calls.in_force) c->o.calls.in_force(c->o.planner, question);
-}
-
-// Returns the addresses of the i-th member. False: it is gone.
-static bool member_endpoint(kin_cluster *c, int i, kin_proto_endpoint *out) {
-    const kin_membership_device *d = kin_cluster_device_with(c, &c->plan->ids[i]);
-    return d && kin_connections_endpoint(c->connections, d->link, out);
-}
-
-// Fills in the id and addresses with which the i-th member reaches another one. No addresses: it goes through the head, or for
-// the head itself, to the address at which that member reached it.
-static void fill_member(kin_cluster *c, int i, int other, kin_proto_id *id, kin_proto_endpoint *endpoint) {
-    bool is_head = other == 0;
-    *id = c->plan->ids[other];
-    if (!is_head && !kin_measurements_is_apart(c->planning.measurements, &c->plan->ids[i], id))
-        member_endpoint(c, other, endpoint);
-    if (!is_head) return;
-    endpoint->port = kin_endpoint_port(c->ring.endpoint);
-    for (int k = 0; k < c->o.n_advertise; k++) {
-        kin_label_set(endpoint->address[endpoint->n_addresses++], KIN_PROTO_MAX_STR, c->o.advertise[k]);
-    }
-}
-
-// Fills in the devices of the i-th member's group, as that member reaches them.
-static void fill_group(kin_cluster *c, int i, kin_proto_group *g) {
-    for (int r = 0; r < g->n_ranks; r++)
-        fill_member(c, i, kin_assignment_behind(c->plan, i, r - g->rank), &g->id[r], &g->endpoint[r]);
-}
-
-void kin_cluster_fill_plan(const kin_cluster *c, const kin_assignment *of, int i, kin_proto_plan *plan) {
-    const kin_shard_options *so = &c->o.shard;
-    const kin_device_options *devices = &c->o.devices->options;
-    memset(plan, 0, sizeof *plan);
-    memcpy(plan->model.bytes, c->o.manifest->hash, sizeof plan->model.bytes);
-    plan->n_files = c->o.manifest->n_files;
-    for (int k = 0; k < plan->n_files; k++) plan->file_size[k] = c->o.manifest->files[k].size;
-    plan->n_ctx = (uint32_t)so->n_ctx;
-    plan->n_batch = (uint32_t)(so->n_batch < so->n_ctx ? so->n_batch : so->n_ctx);
-    plan->n_seq = (uint16_t)(so->n_ctx < KIN_CLUSTER_SEQUENCES - 1 ? so->n_ctx : KIN_CLUSTER_SEQUENCES - 1);
-    plan->kv_type = so->kv_type == GGML_TYPE_Q8_0 ? KIN_PROTO_KV_Q8_0 : KIN_PROTO_KV_F16;
-    plan->wire_type = c->o.wire_type;
-    plan->flags = (so->flash ? KIN_PROTO_PLAN_FLASH : 0) | (devices->repack ? KIN_PROTO_PLAN_REPACK : 0) |
-                  (devices->ggml_kernels ? KIN_PROTO_PLAN_GGML : 0) | (c->o.timeline ? KIN_PROTO_PLAN_TIMELINE : 0);
-    if (kin_kv_window_of(&c->o.model->hp, so->n_ctx, (int)plan->n_batch, so->n_sequences).n_blocks > 0) {
-        plan->flags |= KIN_PROTO_PLAN_WINDOWS;
-        plan->n_sequences = (uint16_t)so->n_sequences;
-    }
-    plan->mode = so->mode == KIN_STREAM_MMAP       ? KIN_PROTO_MMAP
-                 : so->mode == KIN_STREAM_WILLNEED ? KIN_PROTO_WILLNEED
-                 : so->sliding.n_blocks > 0        ? KIN_PROTO_WINDOW
-                                                   : KIN_PROTO_STREAM;
-    plan->sliding_blocks = (uint16_t)so->sliding.n_blocks;
-    plan->sliding_retain = (uint16_t)so->sliding.retain;
-    plan->n_threads = (uint16_t)c->o.n_threads_hint;
-    kin_assignment_fill(of, i, plan);
-}
-
 static void send_plan(kin_cluster *c, const kin_membership_action *a) {
-    const kin_membership_device *d = kin_membership_device_at(c->membership, a->device);
-    int i = kin_assignment_find(c->plan, &d->id);
-    kin_proto_message *m = c->message;
-    if (!kin_connections_link(c->connections, a->link) || i < 0) return;
+    const kin_membership_device *d = kin_membership_device_at(c->devices.membership, a->device);
+    int i = kin_assignment_find(c->plans.active, &d->id);
+    kin_proto_message *m = c->plans.message;
+    if (!kin_connections_link(c->devices.connections, a->link) || i < 0) return;
     m->type = KIN_FRAME_PLAN;
-    kin_cluster_fill_plan(c, c->plan, i, &m->plan);
+    kin_cluster_plans_fill(&c->plans, c->plans.active, i, &m->plan);
     m->plan.group.allreduce = c->o.allreduce;
-    fill_member(c, i, kin_assignment_behind(c->plan, i, 1), &m->plan.next_id, &m->plan.next);
-    fill_member(c, i, kin_assignment_behind(c->plan, i, -1), &m->plan.previous_id, &m->plan.previous);
-    fill_group(c, i, &m->plan.group);
-    kin_connections_send(c->connections, a->link, a->epoch, m);
-    kin_connections_send_haves(c->connections, a->link);
-    kin_cluster_register_peer(c, a->link);
+    kin_cluster_routes_fill(&c->routes, i, kin_assignment_behind(c->plans.active, i, 1), &m->plan.next_id, &m->plan.next);
+    kin_cluster_routes_fill(&c->routes, i, kin_assignment_behind(c->plans.active, i, -1), &m->plan.previous_id,
+                            &m->plan.previous);
+    kin_cluster_routes_fill_group(&c->routes, i, &m->plan.group);
+    kin_connections_send(c->devices.connections, a->link, a->epoch, m);
+    kin_connections_send_haves(c->devices.connections, a->link);
+    kin_cluster_pages_register_with(&c->pages, a->link);
 }
 
 // ---- actions of the membership
 
 static void connect_ring(kin_cluster *c) {
     kin_proto_endpoint to;
-    if (c->plan->n_members > 1 && member_endpoint(c, 1, &to))
+    if (c->plans.active->n_members > 1 && kin_cluster_routes_endpoint(&c->routes, 1, &to))
         kin_neighbours_connect(c->ring.neighbours, KIN_SIDE_NEXT, &to, NULL);
 }
 
 static void send_end(kin_cluster *c, const kin_membership_action *a) {
     kin_proto_message m = {.type = KIN_FRAME_END};
     kin_label_set_sentence(m.end.reason, KIN_PROTO_MAX_REASON, a->text);
-    kin_connections_send(c->connections, a->link, a->epoch, &m);
+    kin_connections_send(c->devices.connections, a->link, a->epoch, &m);
 }
 
 static void refuse(kin_cluster *c, const kin_membership_action *a) {
     kin_proto_message m = {.type = KIN_FRAME_REFUSE};
-    kin_link *link = kin_connections_link(c->connections, a->link);
+    kin_link *link = kin_connections_link(c->devices.connections, a->link);
     if (!link) return;
     kin_label_set_sentence(m.refuse.reason, KIN_PROTO_MAX_REASON, a->text);
     kin_endpoint_send_message(link, 0, &m);
-    kin_cluster_forget_probes(c, a->link);
-    kin_connections_drop(c->connections, a->link, NULL);
+    kin_cluster_link_tests_forget(&c->link_tests, a->link);
+    kin_connections_drop(c->devices.connections, a->link, NULL);
 }
 
 static void break_request(kin_cluster *c, const char *why) {
-    uv_mutex_lock(&c->mutex);
-    snprintf(c->snapshot.broken, sizeof c->snapshot.broken, "%s", why);
-    uv_mutex_unlock(&c->mutex);
+    kin_cluster_board_set_broken(&c->board, why);
     kin_message_queue_interrupt(c->ring.in, true);
 }
 
-static void apply_action(kin_cluster *c, const kin_membership_action *a) {
+static void on_action(void *user, const kin_membership_action *a) {
+    kin_cluster *c = user;
     switch (a->kind) {
     case KIN_MEMBERSHIP_ACCEPT: {
-        kin_link *link = kin_connections_link(c->connections, a->link);
+        kin_link *link = kin_connections_link(c->devices.connections, a->link);
         if (link) kin_endpoint_send_accept(c->ring.endpoint, link);
         break;
     }
     case KIN_MEMBERSHIP_REFUSE: refuse(c, a); break;
     case KIN_MEMBERSHIP_DROP:
-        kin_cluster_forget_probes(c, a->link);
-        kin_connections_drop(c->connections, a->link, a->text);
+        kin_cluster_link_tests_forget(&c->link_tests, a->link);
+        kin_connections_drop(c->devices.connections, a->link, a->text);
         break;
-    case KIN_MEMBERSHIP_ASK: kin_cluster_ask_planner(c, a); break;
-    case KIN_MEMBERSHIP_PREFETCH: kin_cluster_prefetch(c, a); break;
+    case KIN_MEMBERSHIP_ASK: kin_cluster_questions_ask(&c->questions, a); break;
+    case KIN_MEMBERSHIP_PREFETCH: kin_cluster_prefetch_begin(&c->prefetch, a); break;
     case KIN_MEMBERSHIP_SEND_PLAN: send_plan(c, a); break;
     case KIN_MEMBERSHIP_SEND_END: send_end(c, a); break;
     case KIN_MEMBERSHIP_OPEN_RING:
@@ -282,236 +245,121 @@ static void apply_action(kin_cluster *c, const kin_membership_action *a) {
     }
 }
 
-// Describes what devices are busy with, for the waiting user.
-static void describe(kin_cluster *c, char *buf, size_t n) {
-    kin_membership_doing(c->membership, buf, n);
-    for (int i = 0; i < KIN_MEMBERSHIP_DEVICES; i++) {
-        static const char *const stages[] = {"hashing", "fetching", "packing", "loading"};
-        const kin_membership_device *d = kin_membership_device_at(c->membership, i);
-        size_t used = strlen(buf);
-        if (!d || d->state != KIN_DEVICE_PREPARING || d->progress.total == 0 || used + 1 >= n) continue;
-        const kin_proto_progress *p = &d->progress;
-        snprintf(buf + used, n - used, "; %s: %s %d %%", d->name, stages[p->stage], (int)(100 * p->done / p->total));
-        used = strlen(buf);
-        if (p->rate && used + 1 < n) {
-            snprintf(buf + used, n - used, " at %.0f MB/s, %.0f s left", (double)p->rate / 1e6,
-                     (double)(p->total - p->done) / (double)p->rate);
-        }
-    }
-}
-
-// True if the plan's devices give a row the same bits in every step; the head's own weights are checked elsewhere.
-static bool is_exact(const kin_cluster *c) {
-    for (int i = 0; i < c->plan->n_members; i++) {
-        if (kin_windows_n_gpu_layers(&c->plan->windows[i].windows) > 0) return false;
-        const kin_membership_device *d = kin_cluster_device_with(c, &c->plan->ids[i]);
-        if (d && d->features & KIN_PROTO_INEXACT) return false;
-    }
-    return true;
-}
-
-// Returns the layers at which windows begin.
-static kin_border_set borders_of(const kin_assignment *plan) {
-    kin_border_set borders = {0};
-    for (int i = 0; i < plan->n_members; i++) {
-        const kin_windows *w = &plan->windows[i].windows;
-        for (int k = 0; k < w->n; k++) kin_border_set_add(&borders, w->at[k].layer_begin);
-    }
-    return borders;
-}
-
 // Publishes the snapshot for the computing thread.
-static void publish(kin_cluster *c) {
-    uint32_t epoch = kin_membership_epoch(c->membership);
-    if (!kin_membership_accepts(c->membership, epoch)) epoch = 0;
-    char doing[KIN_MEMBERSHIP_SENTENCE];
-    describe(c, doing, sizeof doing);
-    uv_mutex_lock(&c->mutex);
-    if (epoch && c->snapshot.epoch != epoch) {
-        kin_cluster_name_rows(c);
-        c->snapshot.own = (kin_local_work){.windows = c->plan->windows[0],
-                                           .share = c->plan->shares[0],
-                                           .n_rounds = c->plan->n_rounds,
-                                           .memory = c->plan->memory[0]};
-        c->snapshot.n_members = c->plan->n_members;
-        c->snapshot.n_stages = 0;
-        for (int i = 0; i < c->plan->n_members; i++) c->snapshot.n_stages += c->plan->shares[i].rank == 0;
-        c->snapshot.borders = borders_of(c->plan);
-        c->snapshot.is_exact = is_exact(c);
-    }
-    atomic_store(&c->yields, kin_membership_yields(c->membership));
-    c->snapshot.version++;
-    c->snapshot.epoch = epoch;
-    c->snapshot.up = kin_membership_state_now(c->membership) == KIN_MEMBERSHIP_SERVING;
-    memcpy(c->snapshot.doing, doing, sizeof doing);
-    c->snapshot.given_up = c->planning.give_up_at ? (kin_err){.text = ""} : c->planning.no_plan;
-    uv_cond_broadcast(&c->changed);
-    uv_mutex_unlock(&c->mutex);
+static void publish(void *user) {
+    kin_cluster *c = user;
+    kin_cluster_snapshot *snapshot = kin_cluster_board_lock(&c->board);
+    if (kin_cluster_snapshot_update(snapshot, &c->devices, &c->plans)) kin_cluster_status_name_rows(&c->status);
+    snapshot->given_up = kin_cluster_questions_given_up(&c->questions);
+    atomic_store(&c->yields, kin_membership_yields(c->devices.membership));
+    kin_cluster_board_publish(&c->board);
 }
 
 // The head's place in the ring and in its group, where it is the last device.
 static void enter_epoch(kin_cluster *c) {
-    uint32_t epoch = kin_membership_epoch(c->membership);
-    bool in_force = kin_membership_accepts(c->membership, epoch);
+    uint32_t epoch = kin_membership_epoch(c->devices.membership);
+    bool in_force = kin_membership_accepts(c->devices.membership, epoch);
     size_t frame_max =
         kin_proto_step_size_max((uint32_t)c->o.shard.n_batch, (uint32_t)kin_border_most(&c->o.model->hp), c->o.wire_type);
     kin_ring_place place = {.epoch = in_force ? epoch : 0,
                             .frame_max = frame_max > KIN_FRAME_CAP_STEP ? KIN_FRAME_CAP_STEP : (uint32_t)frame_max};
     kin_proto_group group = {0};
-    if (c->plan->n_members > 1) {
-        place.who[KIN_SIDE_NEXT] = c->plan->ids[1];
-        place.who[KIN_SIDE_PREVIOUS] = c->plan->ids[c->plan->n_members - 1];
+    if (c->plans.active->n_members > 1) {
+        place.who[KIN_SIDE_NEXT] = c->plans.active->ids[1];
+        place.who[KIN_SIDE_PREVIOUS] = c->plans.active->ids[c->plans.active->n_members - 1];
     }
-    if (place.epoch && place.epoch != c->ring.entered && c->plan->n_members > 1) {
-        group.n_ranks = c->plan->shares[0].n_ranks;
-        group.rank = c->plan->shares[0].rank;
+    if (place.epoch && place.epoch != c->ring.entered && c->plans.active->n_members > 1) {
+        group.n_ranks = c->plans.active->shares[0].n_ranks;
+        group.rank = c->plans.active->shares[0].rank;
         group.allreduce = c->o.allreduce;
-        fill_group(c, 0, &group);
+        kin_cluster_routes_fill_group(&c->routes, 0, &group);
     }
     kin_ring_member_enter(&c->ring, &place, &group, c->o.wire_type);
     kin_relay_enter(c->relay, place.epoch, place.frame_max);
 }
 
-static kin_cluster_action *queue_action(kin_cluster_actions *q) {
-    if (q->n == q->cap) {
-        q->cap = q->cap ? 2 * q->cap : KIN_MEMBERSHIP_ACTIONS;
-        q->at = realloc(q->at, (size_t)q->cap * sizeof *q->at);
-        kin_assert(q->at);
+// The plan of a step of the membership, before its actions.
+static void on_enter(void *user, uint32_t epoch, uint32_t question) {
+    kin_cluster *c = user;
+    if (epoch != c->entered) {
+        kin_cluster_plans_activate(&c->plans, question);
+        kin_cluster_questions_note_active(&c->questions, question);
+        kin_cluster_pages_register_all(&c->pages);
     }
-    return &q->at[q->n++];
-}
-
-static void run_queued(kin_cluster *c, const kin_cluster_action *a) {
-    if (a->kind == KIN_CLUSTER_ACTS) {
-        apply_action(c, &a->of_membership);
-        return;
-    }
-    bool is_new = a->of_membership.epoch != c->entered;
-    if (is_new) activate_answer(c, a->of_membership.question);
-    if (is_new) kin_cluster_register_page_peers(c);
-    c->entered = a->of_membership.epoch;
+    c->entered = epoch;
     enter_epoch(c);
-}
-
-// Runs at top level only: actions caused by an action are queued behind the others.
-static void drain(kin_cluster *c) {
-    kin_cluster_actions *q = &c->actions;
-    if (q->is_draining) return;
-    q->is_draining = true;
-    while (q->next < q->n) {
-        kin_cluster_action a = q->at[q->next++]; // the queue may grow meanwhile
-        run_queued(c, &a);
-    }
-    q->next = q->n = 0;
-    q->is_draining = false;
-}
-
-void kin_cluster_act(kin_cluster *c, const kin_membership_event *event) {
-    const kin_membership_actions *actions = kin_membership_step(c->membership, kin_clock_now(), event);
-    *queue_action(&c->actions) = (kin_cluster_action){.kind = KIN_CLUSTER_ENTERS,
-                                                      .of_membership.epoch = kin_membership_epoch(c->membership),
-                                                      .of_membership.question = kin_membership_planned_by(c->membership)};
-    for (int i = 0; i < actions->n; i++)
-        *queue_action(&c->actions) = (kin_cluster_action){.kind = KIN_CLUSTER_ACTS, .of_membership = actions->at[i]};
-    bool has_changed = event->kind != KIN_MEMBERSHIP_TICK || actions->n > 0;
-    drain(c);
-    if (has_changed && !c->actions.is_draining) publish(c);
 }
 
 // ---- the endpoint's callbacks
 
-// True once, from that time on.
-static bool is_due(kin_time *at, kin_time now) {
-    bool due = *at && now >= *at;
-    if (due) *at = 0;
-    return due;
-}
-
 // Wakes the computing thread, so that it checks whether to stop.
 static void wake(kin_cluster *c) {
     kin_message_queue_interrupt(c->ring.in, true);
-    uv_mutex_lock(&c->mutex);
-    uv_cond_broadcast(&c->changed);
-    uv_mutex_unlock(&c->mutex);
+    kin_cluster_board_wake(&c->board);
+}
+
+// Connects to the next member again, when that is due.
+static void reconnect_ring(kin_cluster *c, kin_time now) {
+    if (!c->reconnect_at || now < c->reconnect_at) return;
+    c->reconnect_at = 0;
+    if (c->wants_ring) connect_ring(c);
 }
 
 static void on_tick(void *user) {
     kin_cluster *c = user;
     kin_time now = kin_clock_now();
     if (c->o.stop && atomic_load(c->o.stop)) wake(c);
-    kin_connections_tick(c->connections);
-    kin_cluster_act(c, &(kin_membership_event){.kind = KIN_MEMBERSHIP_TICK});
-    if (is_due(&c->reconnect_at, now) && c->wants_ring) connect_ring(c);
-    if (is_due(&c->planning.give_up_at, now)) publish(c);
-    kin_cluster_status_tick(c, now);
-    kin_cluster_steps_tick(c, now);
+    kin_connections_tick(c->devices.connections);
+    act(c, &(kin_membership_event){.kind = KIN_MEMBERSHIP_TICK});
+    reconnect_ring(c, now);
+    if (kin_cluster_questions_give_up(&c->questions, now)) publish(c);
+    kin_cluster_status_tick(&c->status, now);
+    kin_cluster_steps_tick(&c->steps, now);
     kin_group_links_tick(c->ring.group_links);
-    kin_cluster_planning_tick(c, now);
-    kin_cluster_prefetch_tick(c, now);
+    kin_cluster_link_tests_tick(&c->link_tests, now);
+    kin_cluster_times_tick(&c->times, now, c->request_epoch != 0);
+    kin_cluster_standby_tick(&c->standby, now);
 }
 
 // Handles an invalid message of the last member.
 static void on_wrong(void *arg) {
     kin_cluster *c = arg;
-    uv_mutex_lock(&c->mutex);
-    kin_err why = c->wrong;
-    uint32_t epoch = c->wrong_epoch;
-    uv_mutex_unlock(&c->mutex);
-    kin_cluster_act(
-        c, &(kin_membership_event){
-               .kind = KIN_MEMBERSHIP_WRONG, .epoch = epoch, .reason = why.text, .progress_made = kin_cluster_progress_made(c)});
+    kin_err why;
+    uint32_t epoch = kin_cluster_board_read_wrong(&c->board, &why);
+    act(c, &(kin_membership_event){
+               .kind = KIN_MEMBERSHIP_WRONG, .epoch = epoch, .reason = why.text, .progress_made = progress_made(c)});
 }
 
-void kin_cluster_report_wrong(kin_cluster *c, uint32_t epoch, const char *reason) {
-    uv_mutex_lock(&c->mutex);
-    kin_err_set(&c->wrong, "%s", reason);
-    c->wrong_epoch = epoch;
-    uv_mutex_unlock(&c->mutex);
-    kin_endpoint_call(c->ring.endpoint, on_wrong, c);
+// Handles what the planning thread has done.
+static void handle_planning(void *arg) {
+    kin_cluster *c = arg;
+    kin_cluster_times_handle(&c->times);
+    kin_cluster_questions_handle(&c->questions);
+    kin_cluster_standby_handle(&c->standby);
+}
+
+static void on_planning(void *user) {
+    kin_cluster *c = user;
+    kin_endpoint_call(c->ring.endpoint, handle_planning, c);
 }
 
 static void on_head_hop(void *user, kin_side side, uint32_t epoch, bool is_open, const char *reason) {
     kin_cluster *c = user;
     if (side == KIN_SIDE_PREVIOUS) return; // the last member reports the state of that link
     if (!c->ring.is_next_open && !c->reconnect_at) c->reconnect_at = kin_clock_now() + RECONNECT_MS * UINT64_C(1000000);
-    kin_cluster_act(c, &(kin_membership_event){.kind = is_open ? KIN_MEMBERSHIP_RING_OPENED : KIN_MEMBERSHIP_RING_CLOSED,
-                                               .link = KIN_MEMBERSHIP_OWN,
-                                               .epoch = epoch,
-                                               .reason = reason,
-                                               .progress_made = kin_cluster_progress_made(c)});
-}
-
-// Embedding and output layer stay on the head.
-static int withhold_private(kin_cluster *c, kin_err *err) {
-    bool *is_private = calloc(c->o.manifest->n_chunks, sizeof *is_private);
-    if (!is_private) return kin_err_set(err, "out of memory");
-    if (kin_ranges_private(c->o.model->gguf, c->o.manifest, is_private, err) != 0) {
-        free(is_private);
-        return KIN_FAIL;
-    }
-    kin_chunk_store_set_private(c->chunks, is_private);
-    return 0;
-}
-
-static void open_chunk_server(kin_cluster *c) {
-    kin_err err;
-    kin_store *store = NULL;
-    if (kin_chunk_server_open(&c->ring.server, kin_endpoint_loop(c->ring.endpoint), NULL, &err) != 0 ||
-        kin_store_open_files(&store, c->o.manifest, c->o.paths, &err) != 0 ||
-        kin_chunk_store_new(&c->chunks, kin_endpoint_loop(c->ring.endpoint), store, &err) != 0 ||
-        withhold_private(c, &err) != 0) {
-        kin_log(KIN_LOG_WARN, "devices cannot fetch the model from this head: %s", err.text);
-        if (!c->chunks) kin_store_close(store);
-        return;
-    }
-    kin_chunk_server_set_store(c->ring.server, c->chunks);
+    act(c, &(kin_membership_event){.kind = is_open ? KIN_MEMBERSHIP_RING_OPENED : KIN_MEMBERSHIP_RING_CLOSED,
+                                   .link = KIN_MEMBERSHIP_OWN,
+                                   .epoch = epoch,
+                                   .reason = reason,
+                                   .progress_made = progress_made(c)});
 }
 
 static void begin_cluster(void *arg) {
     kin_cluster *c = arg;
     kin_err err;
-    open_chunk_server(c);
-    kin_cluster_open_pages(c);
+    kin_cluster_chunks_begin(&c->chunks);
+    const kin_kv_disk *disk = &c->o.shard.kv_disk;
+    if (disk->dir && c->ring.server) kin_ring_member_share_pages(&c->ring, disk->dir, disk->cap);
     if (!c->o.hidden) {
         kin_discovery_options o = {.port = KIN_DISCOVERY_PORT};
         memcpy(o.key, c->o.key.bytes, sizeof o.key);
@@ -525,102 +373,148 @@ static void begin_cluster(void *arg) {
 
 static void end_cluster(void *arg) {
     kin_cluster *c = arg;
-    kin_connections_close(c->connections, KIN_GOODBYE_STOPPED);
-    kin_status_subscribers_close(c->status.subscribers, "the head was stopped");
-    c->connections = NULL;
-    c->status.subscribers = NULL;
+    kin_cluster_devices_end(&c->devices, KIN_GOODBYE_STOPPED);
+    kin_cluster_status_end(&c->status, "the head was stopped");
     kin_relay_close(c->relay, "the head was stopped");
     c->relay = NULL;
     kin_ring_member_end(&c->ring, "the head was stopped");
-    kin_chunk_store_release(c->chunks);
+    kin_cluster_chunks_end(&c->chunks);
     kin_discovery_close(c->discovery);
 }
 
-// ---- calls from the computing thread, through the mailbox
+// ---- calls of the computing thread in the loop's thread
 
-void kin_cluster_on_begins(void *arg) {
+static void on_begins(void *arg) {
     kin_cluster *c = arg;
-    uint32_t generation = kin_completion_asked(&c->beginning), epoch = atomic_load(&c->wanted_epoch);
+    uint32_t generation = kin_completion_asked(&c->requests.beginning), epoch = atomic_load(&c->requests.wanted_epoch);
     // The epoch may have ended in the meantime.
-    bool can = kin_membership_accepts(c->membership, epoch) && kin_membership_state_now(c->membership) == KIN_MEMBERSHIP_SERVING;
+    bool can = kin_membership_accepts(c->devices.membership, epoch) && kin_cluster_devices_are_serving(&c->devices);
     if (can) {
         c->request_epoch = epoch;
-        kin_cluster_begin_measuring(c, epoch, kin_clock_now());
-        kin_cluster_act(c, &(kin_membership_event){.kind = KIN_MEMBERSHIP_BEGINS});
+        kin_cluster_times_begin(&c->times, epoch, kin_clock_now());
+        act(c, &(kin_membership_event){.kind = KIN_MEMBERSHIP_BEGINS});
     }
-    kin_completion_done(&c->beginning, generation, can);
+    kin_completion_done(&c->requests.beginning, generation, can);
 }
 
-void kin_cluster_on_ends(void *arg) {
+static void on_ends(void *arg) {
     kin_cluster *c = arg;
-    kin_cluster_act(c, &(kin_membership_event){.kind = KIN_MEMBERSHIP_ENDS, .epoch = c->request_epoch});
+    act(c, &(kin_membership_event){.kind = KIN_MEMBERSHIP_ENDS, .epoch = c->request_epoch});
     c->request_epoch = 0;
-    kin_cluster_on_measure(c);
+    kin_cluster_times_measure(&c->times);
 }
 
-uint16_t kin_cluster_port(const kin_cluster *c) {
-    return kin_endpoint_port(c->ring.endpoint);
+// ---- what the ring member asks for
+
+static bool is_busy(void *user) {
+    kin_cluster *c = user;
+    return !kin_cluster_standby_is_quiet(&c->standby, kin_clock_now());
+}
+
+static int pack(void *user, const kin_prepacking_job *job, const atomic_bool *stop, kin_packed **held, kin_err *err) {
+    const kin_cluster *c = user;
+    return kin_cluster_prefetch_pack(&c->o, job, stop, held, err);
+}
+
+static void on_packed(void *user, uint32_t question) {
+    kin_cluster *c = user;
+    kin_cluster_prefetch_note_packed(&c->prefetch, question);
 }
 
 // ---- opening and closing
 
-static int open_membership(kin_cluster *c, kin_err *err) {
-    kin_membership_options ro = kin_membership_options_default();
+static int open_ring_member(kin_cluster *c, kin_err *err) {
+    static const kin_endpoint_callbacks callbacks = {.tick = on_tick, .opened = on_link};
+    const kin_ring_member_options o = {.endpoint = {.id = c->o.id,
+                                                    .name = c->o.name,
+                                                    .version = c->o.version,
+                                                    .key = c->o.key,
+                                                    .listen = c->o.listen,
+                                                    .port = c->o.port},
+                                       .callbacks = &callbacks,
+                                       .hop = on_head_hop,
+                                       .is_busy = is_busy,
+                                       .pack = pack,
+                                       .packed = on_packed,
+                                       .user = c,
+                                       .trace = kin_timeline_own(c->o.timeline),
+                                       .stop = c->o.stop};
+    return kin_ring_member_open(&c->ring, &o, err);
+}
+
+static int open_requests(kin_cluster *c, kin_err *err) {
+    const kin_cluster_requests_options o = {.cluster = &c->o,
+                                            .ring = &c->ring,
+                                            .board = &c->board,
+                                            .begins = on_begins,
+                                            .ends = on_ends,
+                                            .wrong = on_wrong,
+                                            .user = c};
+    return kin_cluster_requests_open(&c->requests, &o, err);
+}
+
+static int open_devices(kin_cluster *c, kin_err *err) {
+    static const kin_cluster_devices_callbacks callbacks = {
+        .enter = on_enter, .apply = on_action, .changed = publish, .links = {.message = on_message, .lost = on_lost}};
+    kin_membership_options o = kin_membership_options_default();
     struct timespec wall;
     clock_gettime(CLOCK_REALTIME, &wall);
-    ro.id = c->o.id;
-    kin_label_set(ro.name, sizeof ro.name - 1, c->o.name);
-    memcpy(ro.model.bytes, c->o.manifest->hash, sizeof ro.model.bytes);
-    ro.epoch_first = kin_epoch_at((uint64_t)wall.tv_sec, (uint32_t)wall.tv_nsec);
-    ro.n_expected = c->o.n_expected;
-    ro.dry_run = c->o.dry_run;
-    ro.facts_wait_ns = TESTS_WAIT_NS;
-    c->membership = kin_membership_new(&ro, kin_clock_now());
-    if (!c->membership) return kin_err_set(err, "out of memory");
-    c->entered = kin_membership_epoch(c->membership);
+    o.id = c->o.id;
+    kin_label_set(o.name, sizeof o.name - 1, c->o.name);
+    memcpy(o.model.bytes, c->o.manifest->hash, sizeof o.model.bytes);
+    o.epoch_first = kin_epoch_at((uint64_t)wall.tv_sec, (uint32_t)wall.tv_nsec);
+    o.n_expected = c->o.n_expected;
+    o.dry_run = c->o.dry_run;
+    o.facts_wait_ns = TESTS_WAIT_NS;
+    if (kin_cluster_devices_open(&c->devices, &o, &callbacks, c, err) != 0) return KIN_FAIL;
+    c->polls.connections = c->devices.connections;
+    c->entered = kin_membership_epoch(c->devices.membership);
     return 0;
 }
 
-static bool is_busy(void *user) {
-    return !kin_cluster_is_quiet(user, kin_clock_now());
+// Opens the parts that plan.
+static int open_planning(kin_cluster *c, kin_err *err) {
+    const kin_head_counts *counts = kin_local_stage_counts(c->requests.local_stage);
+    if (kin_cluster_plans_open(&c->plans, &c->o, err) != 0 ||
+        kin_cluster_link_tests_open(&c->link_tests, &c->o, &c->devices, err) != 0)
+        return KIN_FAIL;
+    c->routes = (kin_cluster_routes){.o = &c->o,
+                                     .devices = &c->devices,
+                                     .plans = &c->plans,
+                                     .measurements = c->link_tests.measurements,
+                                     .own = c->ring.endpoint};
+    const kin_cluster_questions_options qo = {.cluster = &c->o,
+                                              .devices = &c->devices,
+                                              .measurements = c->link_tests.measurements,
+                                              .plans = &c->plans,
+                                              .done = on_planning,
+                                              .user = c};
+    if (kin_cluster_questions_open(&c->questions, &qo, err) != 0) return KIN_FAIL;
+    kin_cluster_times_init(&c->times, &c->o, &c->devices, &c->plans, &c->questions, counts, &c->polls);
+    c->prefetch = (kin_cluster_prefetch){.o = &c->o, .devices = &c->devices, .plans = &c->plans, .ring = &c->ring};
+    return kin_cluster_standby_open(&c->standby, &c->o, &c->devices, &c->plans, &c->questions, err);
+}
+
+static int open_status(kin_cluster *c, kin_err *err) {
+    const kin_cluster_status_options o = {.cluster = &c->o,
+                                          .devices = &c->devices,
+                                          .plans = &c->plans,
+                                          .pages = &c->pages,
+                                          .ring = &c->ring,
+                                          .local_stage = c->requests.local_stage,
+                                          .polls = &c->polls};
+    return kin_cluster_status_open(&c->status, &o, err);
 }
 
 static int open_all(kin_cluster *c, kin_err *err) {
-    c->plan = calloc(1, sizeof *c->plan);
-    c->next = calloc(1, sizeof *c->next);
-    c->asked = calloc(1, sizeof *c->asked);
-    c->message = calloc(1, sizeof *c->message);
-    c->computing.seen = calloc(1, sizeof *c->computing.seen);
-    if (!c->plan || !c->next || !c->asked || !c->message || !c->computing.seen) return kin_err_set(err, "out of memory");
-    static const kin_connections_callbacks connection_callbacks = {.message = on_message, .lost = on_lost};
-    static const kin_endpoint_callbacks callbacks = {.tick = on_tick, .opened = on_link};
-    const kin_ring_member_options ro = {.endpoint = {.id = c->o.id,
-                                                     .name = c->o.name,
-                                                     .version = c->o.version,
-                                                     .key = c->o.key,
-                                                     .listen = c->o.listen,
-                                                     .port = c->o.port},
-                                        .callbacks = &callbacks,
-                                        .hop = on_head_hop,
-                                        .is_busy = is_busy,
-                                        .pack = kin_cluster_pack,
-                                        .packed = kin_cluster_on_packed,
-                                        .user = c,
-                                        .trace = kin_timeline_own(c->o.timeline),
-                                        .stop = c->o.stop};
-    if (kin_ring_member_open(&c->ring, &ro, err) != 0) return KIN_FAIL;
-    kin_local_stage_options oo = {
-        .model = c->o.model, .devices = c->o.devices, .shard = c->o.shard, .sum = kin_exchange_sum(c->ring.exchange)};
-    if (kin_connections_open(&c->connections, &connection_callbacks, c, err) != 0 ||
-        kin_local_stage_open(&c->computing.local_stage, &oo, err) != 0)
+    if (open_ring_member(c, err) != 0 || open_requests(c, err) != 0 || kin_relay_open(&c->relay, relay_begun, c, err) != 0)
         return KIN_FAIL;
-    if (kin_relay_open(&c->relay, relay_begun, c, err) != 0) return KIN_FAIL;
-    if (kin_cluster_open_status(c, err) != 0 || kin_cluster_open_planning(c, err) != 0) return KIN_FAIL;
-    if (kin_cluster_open_prefetch(c, err) != 0) return KIN_FAIL;
-    if (kin_loopback_open(&c->computing.loopback, c->o.shard.n_batch, kin_border_most(&c->o.model->hp), KIN_STEPS_IN_FLIGHT,
-                          err) != 0)
-        return KIN_FAIL;
-    if (open_membership(c, err) != 0) return KIN_FAIL;
+    c->pages = (kin_cluster_pages){.devices = &c->devices, .plans = &c->plans, .ring = &c->ring};
+    c->chunks = (kin_cluster_chunks){.o = &c->o, .devices = &c->devices, .ring = &c->ring};
+    if (open_planning(c, err) != 0 || open_status(c, err) != 0) return KIN_FAIL;
+    kin_cluster_steps_init(&c->steps, &c->devices, &c->plans, &c->ring, c->relay, kin_local_stage_counts(c->requests.local_stage),
+                           &c->polls);
+    if (open_devices(c, err) != 0) return KIN_FAIL;
     return kin_endpoint_start(c->ring.endpoint, begin_cluster, c, err);
 }
 
@@ -631,51 +525,99 @@ static int check_batch(const kin_cluster_options *o, kin_err *err) {
     return kin_err_set(err, "--batch %d: too many tokens for a network frame of at most %u MiB", n, KIN_FRAME_CAP_STEP >> 20);
 }
 
-int kin_cluster_open(kin_cluster **out_cluster, const kin_cluster_options *o, kin_err *err) {
-    *out_cluster = NULL;
+// Completes the options of the head's own shard.
+static void set_shard_options(kin_cluster *c) {
+    kin_shard_options *o = &c->o.shard;
+    if (o->n_batch > o->n_ctx) o->n_batch = o->n_ctx;
+    o->kv_disk.peers = &c->ring.peers; // the head's own pages need no copy: without the head there are no sequences
+    o->wire = c->o.wire_type;
+    memcpy(&o->kv_disk.model, c->o.manifest->hash, sizeof o->kv_disk.model);
+}
+
+int kin_cluster_open(kin_cluster **out, const kin_cluster_options *o, kin_err *err) {
+    *out = NULL;
     if (check_batch(o, err) != 0) return KIN_FAIL;
     kin_cluster *c = calloc(1, sizeof *c);
     if (!c) return kin_err_set(err, "out of memory");
     c->o = *o;
-    if (c->o.shard.n_batch > c->o.shard.n_ctx) c->o.shard.n_batch = c->o.shard.n_ctx;
-    kin_cluster_init_pages(c);
-    uv_mutex_init(&c->mutex);
-    uv_cond_init(&c->changed);
-    kin_completion_init(&c->beginning);
-    kin_completion_init(&c->status.gather.completion);
-    kin_completion_init(&c->planning.measure.completion);
+    set_shard_options(c);
+    kin_cluster_board_init(&c->board);
     if (open_all(c, err) != 0) {
         kin_cluster_close(c);
         return KIN_FAIL;
     }
-    *out_cluster = c;
+    *out = c;
     return 0;
 }
 
 void kin_cluster_close(kin_cluster *c) {
     if (!c) return;
-    kin_cluster_settle_pages(c);
-    kin_planning_stop(c->planning.thread); // its thread posts calls to the loop
+    if (c->ring.pages) kin_page_fetch_settle(c->ring.pages); // copies of pages that others wrote while the head computed
+    kin_cluster_questions_stop(&c->questions);
     kin_ring_member_stop(&c->ring, end_cluster, c);
-    kin_connections_close(c->connections, NULL);
-    kin_status_subscribers_close(c->status.subscribers, NULL);
+    kin_cluster_devices_close(&c->devices);
+    kin_cluster_status_close(&c->status);
+    kin_cluster_steps_fini(&c->steps);
     kin_relay_close(c->relay, NULL);
-    kin_cluster_close_requests(c);
+    kin_cluster_requests_close(&c->requests);
     kin_ring_member_close(&c->ring);
-    kin_cluster_close_planning(c);
-    kin_cluster_close_prefetch(c);
-    kin_membership_free(c->membership);
-    kin_completion_fini(&c->planning.measure.completion);
-    kin_completion_fini(&c->status.gather.completion);
-    kin_completion_fini(&c->beginning);
-    uv_cond_destroy(&c->changed);
-    uv_mutex_destroy(&c->mutex);
+    kin_cluster_standby_close(&c->standby);
+    kin_cluster_times_fini(&c->times);
+    kin_cluster_questions_close(&c->questions);
+    kin_cluster_link_tests_close(&c->link_tests);
+    kin_cluster_plans_close(&c->plans);
+    kin_cluster_board_fini(&c->board);
     kin_key_wipe(&c->o.key);
-    free(c->plan);
-    free(c->next);
-    free(c->asked);
-    free(c->message);
-    free(c->computing.seen);
-    free(c->actions.at);
     free(c);
+}
+
+// ---- the interface
+
+uint16_t kin_cluster_port(const kin_cluster *c) {
+    return kin_endpoint_port(c->ring.endpoint);
+}
+
+void kin_cluster_wake(kin_cluster *c) {
+    kin_message_queue_wake(c->ring.in);
+}
+
+void kin_cluster_set_meanwhile(kin_cluster *c, void (*meanwhile)(void *user), void *user) {
+    c->requests.meanwhile = meanwhile;
+    c->requests.meanwhile_user = user;
+}
+
+int kin_cluster_begin(kin_cluster *c, kin_err *err) {
+    return kin_cluster_requests_begin(&c->requests, err);
+}
+
+void kin_cluster_end(kin_cluster *c) {
+    kin_cluster_requests_end(&c->requests);
+}
+
+bool kin_cluster_yields(const kin_cluster *c) {
+    return atomic_load(&c->yields);
+}
+
+kin_head *kin_cluster_head(kin_cluster *c) {
+    return c->requests.head;
+}
+
+kin_shard *kin_cluster_shard(kin_cluster *c) {
+    return kin_local_stage_shard(c->requests.local_stage);
+}
+
+int kin_cluster_n_members(const kin_cluster *c) {
+    return c->requests.seen->n_members;
+}
+
+void kin_cluster_measure(kin_cluster *c) {
+    kin_cluster_times_wait(&c->times, c->ring.endpoint);
+}
+
+void kin_cluster_gather(kin_cluster *c) {
+    kin_cluster_status_gather(&c->status);
+}
+
+void kin_cluster_ask_status(kin_cluster *c, kin_status_report_fn receive, void *user) {
+    kin_cluster_status_ask(&c->status, receive, user);
 }

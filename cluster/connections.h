@@ -3,7 +3,7 @@
 //
 // It forwards messages, and stores each device's addresses, the parts of the model that it offers, and its last status.
 //
-// Owner: cluster/cluster.c. Thread: the loop's.
+// Owner: cluster/head/devices.h. Thread: the loop's.
 #pragma once
 
 #include "base/clock.h"

@@ -3,7 +3,7 @@
 // Every answer to a question is accepted; the planner rejects implausible figures (kin_facts_screen). When there are more devices
 // than places, the least recently heard one is evicted, but never the first one: the head itself.
 //
-// Owner: cluster/cluster.c. Thread: the loop's.
+// Owner: cluster/head/link_tests.h. Thread: the loop's.
 #pragma once
 
 #include "pure/plan/facts.h"

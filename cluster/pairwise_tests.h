@@ -3,7 +3,7 @@
 //
 // A test ends when all its measurements were answered, or after TEST_NS; the plan then uses what is known.
 //
-// Owner: cluster/cluster.c. Thread: the loop's.
+// Owner: cluster/head/link_tests.h. Thread: the loop's.
 #pragma once
 
 #include "base/clock.h"

@@ -4,7 +4,7 @@
 // A device is identified by the number of its control link; 0 is the head. A measurement without an answer within
 // KIN_PROBE_SCHEDULE_LIMIT_MS no longer blocks others: the other device may be busy.
 //
-// Plain data; zeros are an empty one. Owner: cluster/cluster.c. Thread: the loop's.
+// Plain data; zeros are an empty one. Owner: cluster/head/link_tests.h. Thread: the loop's.
 #pragma once
 
 #include <stdbool.h>

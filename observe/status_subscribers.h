@@ -5,7 +5,7 @@
 //
 // One more client may be in this process, without a link: kin serve's page.
 //
-// Owner: cluster/cluster.c. Thread: the loop's.
+// Owner: cluster/head/status.h. Thread: the loop's.
 #pragma once
 
 #include <stdbool.h>

@@ -1,7 +1,7 @@
 // The local stage: the head's own layers, a shard with the output layer. It stays open across plans that give the head the same
 // work. It also publishes its counters.
 //
-// Owner: cluster/cluster.c. Thread: the computing one, except kin_local_stage_status.
+// Owner: cluster/head/requests.h. Thread: the computing one, except kin_local_stage_status.
 #pragma once
 
 #include "pipeline/head.h"

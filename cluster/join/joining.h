@@ -1,13 +1,13 @@
 // The state of a device that joins, and how its modules report events to the membership. They stand one above the other:
 //
-//   join_messages  messages to the head, and to the user
-//   join_measure   link measurements
-//   join_pages     KV pages
-//   join_fetch     fetching parts of the model
-//   join_prefetch  weights for later plans
-//   join_prepare   from a plan to a device that is ready for it
-//   join_compute   the computing thread
-//   join           links, actions of the membership, opening and closing
+//   messages  messages to the head, and to the user
+//   measure   link measurements
+//   pages     KV pages
+//   fetch     fetching parts of the model
+//   prefetch  weights for later plans
+//   prepare   from a plan to a device that is ready for it
+//   compute   the computing thread
+//   join      links, actions of the membership, opening and closing (cluster/join.c)
 //
 // Owner: kin_join_run. Thread: the loop's, except where it says otherwise.
 #pragma once
