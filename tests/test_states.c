@@ -16,6 +16,7 @@
 #include "pipeline/scheduler.h"
 #include "testkit/small_models.h"
 #include "testkit/thread_ring.h"
+#include "tests/block_table.h"
 #include "tests/place.h"
 #include "tests/small_request.h"
 
@@ -228,21 +229,6 @@ static void a_third_prompt_begins_where_two_parted(void **state) {
 }
 
 // ---- the table
-
-static void append(kin_kv_blocks *b, int32_t seq, int n) {
-    kin_err err;
-    int64_t cell;
-    kin_kv_blocks_begin_step(b);
-    for (int i = 0; i < n; i++)
-        if (kin_kv_blocks_append(b, seq, kin_kv_blocks_n_tokens(b, seq), &cell, &err) != 0) fail_msg("%s", err.text);
-}
-#define append(...) FROM_TEST(append(__VA_ARGS__))
-
-static int apply(kin_kv_blocks *b, int32_t seq, int32_t from, int32_t n) {
-    kin_err err;
-    kin_kv_copy copy;
-    return kin_kv_blocks_apply(b, &(kin_kv_op){seq, from, n}, &copy, &err);
-}
 
 static void a_state_goes_back_only_within_its_log(void **state) {
     kin_kv_blocks *b;

@@ -18,6 +18,7 @@
 #include "pipeline/scheduler.h"
 #include "testkit/small_models.h"
 #include "testkit/thread_ring.h"
+#include "tests/block_table.h"
 #include "tests/place.h"
 #include "tests/small_request.h"
 
@@ -387,21 +388,6 @@ static void windowed_layers_take_the_window_s_memory(void **state) {
 }
 
 // ---- the table
-
-static void append(kin_kv_blocks *b, int32_t seq, int n) {
-    kin_err err;
-    int64_t cell;
-    kin_kv_blocks_begin_step(b);
-    for (int i = 0; i < n; i++)
-        if (kin_kv_blocks_append(b, seq, kin_kv_blocks_n_tokens(b, seq), &cell, &err) != 0) fail_msg("%s", err.text);
-}
-#define append(...) FROM_TEST(append(__VA_ARGS__))
-
-static int apply(kin_kv_blocks *b, int32_t seq, int32_t from, int32_t n) {
-    kin_err err;
-    kin_kv_copy copy;
-    return kin_kv_blocks_apply(b, &(kin_kv_op){seq, from, n}, &copy, &err);
-}
 
 static void a_sequence_keeps_its_last_positions(void **state) {
     const kin_kv_window window = {.size = 100, .n_blocks = 20, .n_most = 12};
