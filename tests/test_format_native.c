@@ -168,66 +168,20 @@ static void progress_and_timings_come_if_they_are_wanted(void **state) {
     drop_writing(&w);
 }
 
+// Expects each of these fields, named between spaces. Returns their number.
+static size_t expect_fields(const json_t *o, const char *names) {
+    char name[64];
+    size_t n = 0;
+    for (int used = 0; sscanf(names, "%63s%n", name, &used) == 1; names += used, n++) {
+        if (!json_object_get(o, name)) fail_msg("no %s", name);
+    }
+    return n;
+}
+#define expect_fields(...) FROM_TEST(expect_fields(__VA_ARGS__))
+
 // kin's answer has the fields of llama-server's except the settings of samplers and formats that kin does not know.
 static void a_document_has_the_fields_of_llama_servers(void **state) {
     (void)state;
-    static const char *const fields[] = {"index",
-                                         "content",
-                                         "tokens",
-                                         "id_slot",
-                                         "stop",
-                                         "model",
-                                         "tokens_predicted",
-                                         "tokens_evaluated",
-                                         "generation_settings",
-                                         "prompt",
-                                         "has_new_line",
-                                         "truncated",
-                                         "stop_type",
-                                         "stopping_word",
-                                         "tokens_cached",
-                                         "timings",
-                                         "completion_probabilities"};
-    static const char *const settings[] = {"seed",
-                                           "temperature",
-                                           "dynatemp_range",
-                                           "dynatemp_exponent",
-                                           "top_k",
-                                           "top_p",
-                                           "min_p",
-                                           "top_n_sigma",
-                                           "xtc_probability",
-                                           "xtc_threshold",
-                                           "typical_p",
-                                           "repeat_last_n",
-                                           "repeat_penalty",
-                                           "presence_penalty",
-                                           "frequency_penalty",
-                                           "dry_multiplier",
-                                           "dry_base",
-                                           "dry_allowed_length",
-                                           "mirostat",
-                                           "mirostat_tau",
-                                           "mirostat_eta",
-                                           "adaptive_target",
-                                           "adaptive_decay",
-                                           "stop",
-                                           "max_tokens",
-                                           "n_predict",
-                                           "n_keep",
-                                           "n_discard",
-                                           "ignore_eos",
-                                           "stream",
-                                           "logit_bias",
-                                           "n_probs",
-                                           "min_keep",
-                                           "grammar",
-                                           "reasoning_format",
-                                           "reasoning_in_content",
-                                           "samplers",
-                                           "timings_per_token",
-                                           "post_sampling_probs",
-                                           "lora"};
     kin_token_prob chosen = {514, {" u", 2}, 0};
     kin_token_probs probs = {chosen, &chosen, 1};
     written w;
@@ -235,13 +189,17 @@ static void a_document_has_the_fields_of_llama_servers(void **state) {
     write_token(&w, 0, " u", 514, &probs);
     end_writing(&w, KIN_FINISH_EOS, "");
     json_t *document = read_json(w.out.at, w.out.len);
-    assert_int_equal(json_object_size(document), sizeof fields / sizeof fields[0]);
-    for (size_t i = 0; i < sizeof fields / sizeof fields[0]; i++) {
-        if (!json_object_get(document, fields[i])) fail_msg("no %s", fields[i]);
-    }
-    for (size_t i = 0; i < sizeof settings / sizeof settings[0]; i++) {
-        if (!json_object_get(json_object_get(document, "generation_settings"), settings[i])) fail_msg("no %s", settings[i]);
-    }
+    size_t n = expect_fields(
+        document, "index content tokens id_slot stop model tokens_predicted tokens_evaluated generation_settings prompt "
+                  "has_new_line truncated stop_type stopping_word tokens_cached timings completion_probabilities");
+    assert_int_equal(json_object_size(document), n);
+    expect_fields(
+        json_object_get(document, "generation_settings"),
+        "seed temperature dynatemp_range dynatemp_exponent top_k top_p min_p top_n_sigma xtc_probability xtc_threshold "
+        "typical_p repeat_last_n repeat_penalty presence_penalty frequency_penalty dry_multiplier dry_base "
+        "dry_allowed_length mirostat mirostat_tau mirostat_eta adaptive_target adaptive_decay stop max_tokens n_predict "
+        "n_keep n_discard ignore_eos stream logit_bias n_probs min_keep grammar reasoning_format reasoning_in_content "
+        "samplers timings_per_token post_sampling_probs lora");
     json_decref(document);
     drop_writing(&w);
 }

@@ -267,14 +267,16 @@ static void begin(written *w, bool stream) {
 #define begin(...) FROM_TEST(begin(__VA_ARGS__))
 
 // Compares the events with the wanted ones, which have no sequence numbers: the events' numbers must count from 0.
-static void expect_sequence(written *w, const char *want) {
+static void expect_sequence(written *w, const char *const *want, size_t n) {
     json_t *events = events_of(&w->out), *event;
     size_t i;
+    assert_int_equal(json_array_size(events), n);
     json_array_foreach(events, i, event) {
         assert_int_equal(json_integer_value(json_object_get(event, "sequence_number")), i);
         json_object_del(event, "sequence_number");
+        expect_json(json_incref(event), want[i]);
     }
-    expect_json(events, want);
+    json_decref(events);
     drop_writing(w);
 }
 #define expect_sequence(...) FROM_TEST(expect_sequence(__VA_ARGS__))
@@ -287,12 +289,14 @@ static void expect_sequence(written *w, const char *want) {
     "{'id':'fc_ID2','type':'function_call','status':'" status "','call_id':'id_f','name':'f','arguments':'" arguments "'}"
 #define THOUGHT(text) "{'type':'reasoning_text','text':'" text "'}"
 #define SAID(text) "{'type':'output_text','text':'" text "','annotations':[],'logprobs':[]}"
-#define CREATED                                                                                                                  \
-    "{'type':'response.created','response':" RESPONSE(                                                                           \
-        "in_progress", "null", "null", "", "null") "},"                                                                          \
-                                                   "{'type':'response.in_progress','response':" RESPONSE("in_progress", "null",  \
-                                                                                                         "null", "", "null") "}"
-#define PART(item, index) "'item_id':'" item "','output_index':" index ",'content_index':0"
+#define REASONING REASONING_ITEM("completed", THOUGHT("hm"))
+#define MESSAGE MESSAGE_ITEM("completed", SAID("so"))
+#define CREATED(type) "{'type':'response." type "','response':" RESPONSE("in_progress", "null", "null", "", "null") "}"
+#define ADDED(index, item) "{'type':'response.output_item.added','output_index':" index ",'item':" item "}"
+#define DONE(index, item) "{'type':'response.output_item.done','output_index':" index ",'item':" item "}"
+#define PART(item, index, type, more)                                                                                            \
+    "{'type':'response." type "','item_id':'" item "','output_index':" index ",'content_index':0," more "}"
+#define CALL(type, more) "{'type':'response.function_call_arguments." type "','item_id':'fc_ID2','output_index':2," more "}"
 #define ARGUMENTS "{\\\"x\\\":1}"
 
 static void write_all_kinds(written *w) {
@@ -303,89 +307,36 @@ static void write_all_kinds(written *w) {
 }
 
 static void every_event_says_what_it_is_of(void **state) {
+    static const char *const want[] = {
+        CREATED("created"),
+        CREATED("in_progress"),
+        ADDED("0", REASONING_ITEM("in_progress", "")),
+        PART("rs_ID0", "0", "content_part.added", "'part':" THOUGHT("")),
+        PART("rs_ID0", "0", "reasoning_text.delta", "'delta':'h'"),
+        PART("rs_ID0", "0", "reasoning_text.delta", "'delta':'m'"),
+        PART("rs_ID0", "0", "reasoning_text.done", "'text':'hm'"),
+        PART("rs_ID0", "0", "content_part.done", "'part':" THOUGHT("hm")),
+        DONE("0", REASONING),
+        ADDED("1", MESSAGE_ITEM("in_progress", "")),
+        PART("msg_ID1", "1", "content_part.added", "'part':" SAID("")),
+        PART("msg_ID1", "1", "output_text.delta", "'delta':'so','logprobs':[]"),
+        PART("msg_ID1", "1", "output_text.done", "'text':'so','logprobs':[]"),
+        PART("msg_ID1", "1", "content_part.done", "'part':" SAID("so")),
+        DONE("1", MESSAGE),
+        ADDED("2", CALL_ITEM("in_progress", "")),
+        CALL("delta", "'delta':'{\\\"x\\\":'"),
+        CALL("delta", "'delta':'1}'"),
+        CALL("done", "'name':'f','arguments':'" ARGUMENTS "'"),
+        DONE("2", CALL_ITEM("completed", ARGUMENTS)),
+        "{'type':'response.completed','response':" RESPONSE(
+            "completed", "1000", "null", REASONING "," MESSAGE "," CALL_ITEM("completed", ARGUMENTS), USAGE) "}",
+    };
     (void)state;
     written w;
     begin(&w, true);
     write_all_kinds(&w);
     end_writing(&w, KIN_FINISH_TOOL_CALLS, "");
-    expect_sequence(
-        &w,
-        "[" CREATED ",{'type':'response.output_item.added','output_index':0,'item':" REASONING_ITEM(
-            "in_progress",
-            "") "},"
-                "{'type':'response.content_part.added'," PART("rs_ID0", "0") ",'part':" THOUGHT(
-                    "") "},"
-                        "{'type':'response.reasoning_text.delta'," PART(
-                            "rs_ID0",
-                            "0") ",'delta':'h'},"
-                                 "{'type':'response.reasoning_text.delta'," PART(
-                                     "rs_ID0",
-                                     "0") ",'delta':'m'},"
-                                          "{'type':'response.reasoning_text.done'," PART(
-                                              "rs_ID0",
-                                              "0") ",'text':'hm'},"
-                                                   "{'type':'response.content_part.done'," PART("rs_ID0", "0") ",'part':" THOUGHT(
-                                                       "hm") "},"
-                                                             "{'type':'response.output_item.done','output_index':0,'item'"
-                                                             ":" REASONING_ITEM(
-                                                                 "completed",
-                                                                 THOUGHT(
-                                                                     "hm")) "},"
-                                                                            "{'type':'response.output_item.added','output_index':"
-                                                                            "1,'item':" MESSAGE_ITEM(
-                                                                                "in_progress",
-                                                                                "") "},"
-                                                                                    "{'type':'response.content_part.added'," PART("msg_ID1", "1") ",'part':" SAID(
-                                                                                        "") "},"
-                                                                                            "{'type':'response.output_text.delta'"
-                                                                                            "," PART(
-                                                                                                "msg_ID1",
-                                                                                                "1") ",'delta':'so','logprobs':[]"
-                                                                                                     "},"
-                                                                                                     "{'type':'response.output_"
-                                                                                                     "text.done'," PART(
-                                                                                                         "msg_ID1",
-                                                                                                         "1") ",'text':'so','"
-                                                                                                              "logprobs':[]},"
-                                                                                                              "{'type':'response."
-                                                                                                              "content_part.done'"
-                                                                                                              "," PART("msg_ID1", "1") ",'part':" SAID(
-                                                                                                                  "so") "},"
-                                                                                                                        "{'type':"
-                                                                                                                        "'respons"
-                                                                                                                        "e."
-                                                                                                                        "output_"
-                                                                                                                        "item."
-                                                                                                                        "done','"
-                                                                                                                        "output_"
-                                                                                                                        "index':"
-                                                                                                                        "1,'item'"
-                                                                                                                        ":" MESSAGE_ITEM(
-                                                                                                                            "comp"
-                                                                                                                            "lete"
-                                                                                                                            "d",
-                                                                                                                            SAID(
-                                                                                                                                "so")) "},"
-                                                                                                                                       "{'type':'response.output_item.added','output_index':2,'item':" CALL_ITEM(
-                                                                                                                                           "in_progress",
-                                                                                                                                           "") "},"
-                                                                                                                                               "{'type':'response.function_call_arguments.delta','item_id':'fc_ID2','output_index':2,'delta':'{\\\"x\\\":'},"
-                                                                                                                                               "{'type':'response.function_call_arguments.delta','item_id':'fc_ID2','output_index':2,'delta':'1}'},"
-                                                                                                                                               "{'type':'response.function_call_arguments.done','item_id':'fc_ID2','output_index':2,'name':'f','arguments':'" ARGUMENTS
-                                                                                                                                               "'},"
-                                                                                                                                               "{'type':'response.output_item.done','output_index':2,'item':" CALL_ITEM(
-                                                                                                                                                   "completed",
-                                                                                                                                                   ARGUMENTS) "},"
-                                                                                                                                                              "{'type':'response.completed','response':" RESPONSE(
-                                                                                                                                                                  "completed",
-                                                                                                                                                                  "1000",
-                                                                                                                                                                  "null",
-                                                                                                                                                                  REASONING_ITEM("completed", THOUGHT("hm")) "," MESSAGE_ITEM(
-                                                                                                                                                                      "completed",
-                                                                                                                                                                      SAID(
-                                                                                                                                                                          "so")) "," CALL_ITEM("completed",
-                                                                                                                                                                                               ARGUMENTS),
-                                                                                                                                                                  USAGE) "}]");
+    expect_sequence(&w, want, sizeof want / sizeof want[0]);
 }
 
 static json_t *output_of(const char *tools, const char *name, const char *arguments, const char *more) {
