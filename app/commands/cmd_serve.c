@@ -43,7 +43,7 @@ typedef struct tables {
     kin_session_tables session;
 } tables;
 
-static void fill_serve_tables(serve_options *o, tables *t) {
+static void set_serve_defaults(serve_options *o) {
     o->session = kin_session_options_defaults();
     o->console = kin_app_console;
     o->session.console = &o->console;
@@ -61,7 +61,11 @@ static void fill_serve_tables(serve_options *o, tables *t) {
     o->n_predict = -1;
     o->seed = UINT64_MAX;
     o->ping_s = 30;
-    const kin_option own[N_SERVE_OPTIONS] = {
+}
+
+// Each of these fills in rows of the table, and returns how many.
+static int fill_model_rows(serve_options *o, kin_option *out) {
+    const kin_option rows[] = {
         {KIN_OPTION_STRING, "host", 0, &o->host, "ADDRESS",
          "address to listen on (default: 127.0.0.1, this machine only; 0.0.0.0: all; NAME.sock: a Unix socket)", 0, 0},
         {KIN_OPTION_INT, "port", 0, &o->port, "N", "port to listen on (default: 8080; 0: any free port)", 0, 65535},
@@ -88,6 +92,13 @@ static void fill_serve_tables(serve_options *o, tables *t) {
          "default reasoning mode, if the chat template supports it (default: auto, the template's default)", 0, 0},
         {KIN_OPTION_STRING, "reasoning-format", 0, &o->reasoning_format, "auto|deepseek|deepseek-legacy|none",
          "default field of reasoning: reasoning_content (the first three are the same), or left in content (none)", 0, 0},
+    };
+    memcpy(out, rows, sizeof rows);
+    return sizeof rows / sizeof rows[0];
+}
+
+static int fill_request_rows(serve_options *o, kin_option *out) {
+    const kin_option rows[] = {
         {KIN_OPTION_U64, "seed", 0, &o->seed, "N", "default seed (default: random)", 0, 0},
         {KIN_OPTION_FLOAT, "temp", 0, &o->sampler.temperature, "T", "default temperature (default: 0.8)", 0, 100},
         {KIN_OPTION_INT, "top-k", 0, &o->sampler.top_k, "N",
@@ -102,6 +113,13 @@ static void fill_serve_tables(serve_options *o, tables *t) {
          "Jinja chat template, or a name known to llama.cpp: chatml, llama3, gemma, ...", 0, 0},
         {KIN_OPTION_STRING, "pooling", 0, &o->pooling, "mean|last|cls",
          "pooling of embeddings over the tokens (default: the model's, else mean)", 0, 0},
+    };
+    memcpy(out, rows, sizeof rows);
+    return sizeof rows / sizeof rows[0];
+}
+
+static int fill_access_rows(serve_options *o, kin_option *out) {
+    const kin_option rows[] = {
         {KIN_OPTION_STRING, "api-prefix", 0, &o->prefix, "/PATH", "prefix of all paths, for example behind a proxy", 0, 0},
         {KIN_OPTION_INT, "sse-ping-interval", 0, &o->ping_s, "S",
          "interval in seconds of keep-alive comments on idle streams (default: 30; -1: never)", -1, 1 << 20},
@@ -128,13 +146,23 @@ static void fill_serve_tables(serve_options *o, tables *t) {
         {KIN_OPTION_FLAG, "no-browsers", 0, &o->no_browsers, NULL, "do not let browsers join the ring; disable /join", 0, 0},
         {KIN_OPTION_FLAG, "strict-model", 0, &o->strict_model, NULL, "refuse requests for a model other than --alias", 0, 0},
         {KIN_OPTION_FLAG, "no-prefix-cache", 0, &o->no_prefix_cache, NULL, "disable the prefix cache", 0, 0},
-        {0},
     };
-    memcpy(t->own, own, sizeof own);
-    kin_option *shared = t->own + N_SERVE_OPTIONS - 1 - KIN_KV_DISK_N_OPTIONS - KIN_DRAFT_N_OPTIONS;
-    kin_draft_option_table(&o->session, shared);
-    kin_kv_disk_option_table(&o->session.kv_disk_size, &o->session.no_kv_disk, shared + KIN_DRAFT_N_OPTIONS);
-    t->own[N_SERVE_OPTIONS - 1] = (kin_option){0};
+    memcpy(out, rows, sizeof rows);
+    return sizeof rows / sizeof rows[0];
+}
+
+static void fill_serve_tables(serve_options *o, tables *t) {
+    kin_option *end = t->own;
+    set_serve_defaults(o);
+    end += fill_model_rows(o, end);
+    end += fill_request_rows(o, end);
+    end += fill_access_rows(o, end);
+    kin_draft_option_table(&o->session, end);
+    end += KIN_DRAFT_N_OPTIONS;
+    kin_kv_disk_option_table(&o->session.kv_disk_size, &o->session.no_kv_disk, end);
+    end += KIN_KV_DISK_N_OPTIONS;
+    kin_assert(end == &t->own[N_SERVE_OPTIONS - 1]);
+    *end = (kin_option){0};
     kin_session_option_tables(&o->session, &t->session);
     for (kin_option *row = t->session.own; row->kind != KIN_OPTION_END; row++) {
         if (row->name && strcmp(row->name, "ctx") == 0)
@@ -284,67 +312,87 @@ static int check_access(const serve_options *o, kin_err *err) {
         o->host);
 }
 
-static int open_server(serving *v, kin_err *err) {
-    const serve_options *o = v->o;
-    kin_cors cors;
-    kin_request_defaults defaults = {.sampler = o->sampler,
-                                     .n_predict = o->n_predict,
-                                     .limits_thinking = o->reasoning_budget >= 0,
-                                     .thinking_budget = o->reasoning_budget,
-                                     .reasoning = reasoning_of(o),
-                                     .reasoning_in_content = o->reasoning_format && strcmp(o->reasoning_format, "none") == 0,
-                                     .verbose = o->verbose};
-    if (read_cors(o, &cors, err) != 0) return KIN_FAIL;
-    if (find_template(o, &v->chat_template, err) != 0) return KIN_FAIL;
+static int check_options(const serve_options *o, kin_err *err) {
     if (o->chat_template && o->chat_template_file)
         return kin_err_set(err, "--chat-template cannot be combined with --chat-template-file");
     if (o->sleep_idle_s > 0 && o->session.fleet.cluster)
         return kin_err_set(err, "--sleep-idle-seconds cannot be combined with --cluster: the model of a ring stays loaded");
     if (o->sleep_idle_s > 0 && !has_models(o)) return kin_err_set(err, "--sleep-idle-seconds needs -m or --models-dir");
-    if (check_access(o, err) != 0) return KIN_FAIL;
-    if (o->slot_save_path && make_slot_folder(o->slot_save_path, err) != 0) return KIN_FAIL;
-    static kin_pull_options pull;
-    pull = kin_model_source_options();
+    return check_access(o, err);
+}
+
+static kin_request_defaults defaults_of(const serve_options *o) {
+    return (kin_request_defaults){.sampler = o->sampler,
+                                  .n_predict = o->n_predict,
+                                  .limits_thinking = o->reasoning_budget >= 0,
+                                  .thinking_budget = o->reasoning_budget,
+                                  .reasoning = reasoning_of(o),
+                                  .reasoning_in_content = o->reasoning_format && strcmp(o->reasoning_format, "none") == 0,
+                                  .verbose = o->verbose};
+}
+
+static kin_pull_options pull_options_of(const serve_options *o) {
+    kin_pull_options pull = kin_model_source_options();
     pull.models_dir = o->models_dir;
     pull.mirror = o->session.mirror;
     pull.offline = o->session.offline;
     pull.room = kin_governor_room(o->session.memory);
-    kin_server_options so = {.http = kin_http_options_default(),
-                             .alias = v->alias,
-                             .names = v->names,
-                             .n_names = v->n_names,
-                             .strict_model = o->strict_model,
-                             .metrics = o->metrics,
-                             .slots = !o->no_slots,
-                             .slot_save_path = o->slot_save_path,
-                             .webui = !o->no_webui,
-                             .browsers = !o->no_browsers,
-                             .shows_code = !o->no_webui && (is_loopback(o->host) || !o->open),
-                             .n_parallel = o->n_parallel,
-                             .models_max = o->models_max,
-                             .max_waiting = o->n_parallel + o->max_waiting,
-                             .ping_s = o->ping_s,
-                             .pooling = pooling_of(o),
-                             .tags = o->tags,
-                             .models_dir = o->models_dir,
-                             .pull = o->pull ? &pull : NULL,
-                             .sleep_idle_s = o->sleep_idle_s,
-                             .accepts_any_name = !o->models_dir && !o->strict_model,
-                             .defaults = defaults,
-                             .draining = on_draining,
-                             .drained = on_drained,
-                             .hurry = on_hurry,
-                             .user = v};
-    so.http.host = o->host;
-    so.http.limits.max_memory = request_memory(so.http.limits.max_memory);
-    so.access = (kin_access_options){.host = o->host,
-                                     .allow_hosts = o->allow_hosts,
-                                     .api_keys = o->api_keys,
-                                     .api_key_file = o->api_key_file,
-                                     .cors = cors,
-                                     .cors_origins = o->cors};
-    so.http.port = (uint16_t)o->port;
-    so.http.prefix = o->prefix;
+    return pull;
+}
+
+static kin_http_options http_options_of(const serve_options *o) {
+    kin_http_options http = kin_http_options_default();
+    http.host = o->host;
+    http.limits.max_memory = request_memory(http.limits.max_memory);
+    http.port = (uint16_t)o->port;
+    http.prefix = o->prefix;
+    return http;
+}
+
+static kin_server_options server_options_of(serving *v) {
+    const serve_options *o = v->o;
+    return (kin_server_options){.http = http_options_of(o),
+                                .access = {.host = o->host,
+                                           .allow_hosts = o->allow_hosts,
+                                           .api_keys = o->api_keys,
+                                           .api_key_file = o->api_key_file,
+                                           .cors_origins = o->cors},
+                                .alias = v->alias,
+                                .names = v->names,
+                                .n_names = v->n_names,
+                                .strict_model = o->strict_model,
+                                .metrics = o->metrics,
+                                .slots = !o->no_slots,
+                                .slot_save_path = o->slot_save_path,
+                                .webui = !o->no_webui,
+                                .browsers = !o->no_browsers,
+                                .shows_code = !o->no_webui && (is_loopback(o->host) || !o->open),
+                                .n_parallel = o->n_parallel,
+                                .models_max = o->models_max,
+                                .max_waiting = o->n_parallel + o->max_waiting,
+                                .ping_s = o->ping_s,
+                                .pooling = pooling_of(o),
+                                .tags = o->tags,
+                                .models_dir = o->models_dir,
+                                .sleep_idle_s = o->sleep_idle_s,
+                                .accepts_any_name = !o->models_dir && !o->strict_model,
+                                .defaults = defaults_of(o),
+                                .draining = on_draining,
+                                .drained = on_drained,
+                                .hurry = on_hurry,
+                                .user = v};
+}
+
+static int open_server(serving *v, kin_err *err) {
+    const serve_options *o = v->o;
+    kin_server_options so = server_options_of(v);
+    static kin_pull_options pull;
+    if (read_cors(o, &so.access.cors, err) != 0) return KIN_FAIL;
+    if (find_template(o, &v->chat_template, err) != 0) return KIN_FAIL;
+    if (check_options(o, err) != 0) return KIN_FAIL;
+    if (o->slot_save_path && make_slot_folder(o->slot_save_path, err) != 0) return KIN_FAIL;
+    pull = pull_options_of(o);
+    if (o->pull) so.pull = &pull;
     if (kin_https_open(&v->tls, &o->https, err) != 0) return KIN_FAIL;
     so.http.tls = v->tls;
     return kin_server_open(&v->server, &so, err);

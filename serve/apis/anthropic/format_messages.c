@@ -16,14 +16,14 @@ struct kin_writer {
     kin_text_buffer *out;      // of the current call
 };
 
-static int open_writer(kin_writer **out, const kin_writer_context *context, kin_err *err) {
+static int open_messages_writer(kin_writer **out, const kin_writer_context *context, kin_err *err) {
     kin_writer *w = *out = calloc(1, sizeof *w);
     if (!w) return kin_err_set(err, "out of memory");
     w->context = context;
     return 0;
 }
 
-static void close_writer(kin_writer *w) {
+static void close_messages_writer(kin_writer *w) {
     if (!w) return;
     kin_reply_items_fini(&w->items);
     kin_text_fini(&w->stop_word);
@@ -250,8 +250,8 @@ static void put_error(const kin_api_error *error, kin_text_buffer *out) {
 
 const kin_api_format kin_format_messages = {.name = "messages",
                                             .stream_type = "text/event-stream",
-                                            .open = open_writer,
-                                            .close = close_writer,
+                                            .open = open_messages_writer,
+                                            .close = close_messages_writer,
                                             .start = start,
                                             .delta = delta,
                                             .finish = finish,

@@ -19,7 +19,7 @@ struct kin_writer {
     json_t *probs, *unsaid;
 };
 
-static int open_writer(kin_writer **out, const kin_writer_context *context, bool is_chat, kin_err *err) {
+static int open_ollama_writer(kin_writer **out, const kin_writer_context *context, bool is_chat, kin_err *err) {
     kin_writer *w = *out = calloc(1, sizeof *w);
     if (!w) return kin_err_set(err, "out of memory");
     w->context = context;
@@ -30,14 +30,14 @@ static int open_writer(kin_writer **out, const kin_writer_context *context, bool
 }
 
 static int open_chat(kin_writer **out, const kin_writer_context *context, kin_err *err) {
-    return open_writer(out, context, true, err);
+    return open_ollama_writer(out, context, true, err);
 }
 
 static int open_generate(kin_writer **out, const kin_writer_context *context, kin_err *err) {
-    return open_writer(out, context, false, err);
+    return open_ollama_writer(out, context, false, err);
 }
 
-static void close_writer(kin_writer *w) {
+static void close_ollama_writer(kin_writer *w) {
     if (!w) return;
     kin_reply_items_fini(&w->items);
     json_decref(w->probs);
@@ -201,7 +201,7 @@ static void fail(kin_writer *w, const kin_api_error *error, kin_text_buffer *out
 const kin_api_format kin_format_ollama_chat = {.name = "ollama chat",
                                                .stream_type = "application/x-ndjson",
                                                .open = open_chat,
-                                               .close = close_writer,
+                                               .close = close_ollama_writer,
                                                .start = start,
                                                .delta = delta,
                                                .finish = finish,
@@ -212,7 +212,7 @@ const kin_api_format kin_format_ollama_chat = {.name = "ollama chat",
 const kin_api_format kin_format_ollama_generate = {.name = "ollama generate",
                                                    .stream_type = "application/x-ndjson",
                                                    .open = open_generate,
-                                                   .close = close_writer,
+                                                   .close = close_ollama_writer,
                                                    .start = start,
                                                    .delta = delta,
                                                    .finish = finish,

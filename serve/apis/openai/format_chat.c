@@ -25,7 +25,7 @@ struct kin_writer {
     choice choices[]; // [context->n_choices]
 };
 
-static int open_writer(kin_writer **out, const kin_writer_context *context, kin_err *err) {
+static int open_chat_writer(kin_writer **out, const kin_writer_context *context, kin_err *err) {
     kin_writer *w = *out = calloc(1, sizeof *w + (size_t)context->n_choices * sizeof w->choices[0]);
     if (!w) return kin_err_set(err, "out of memory");
     w->context = context;
@@ -33,7 +33,7 @@ static int open_writer(kin_writer **out, const kin_writer_context *context, kin_
     return 0;
 }
 
-static void close_writer(kin_writer *w) {
+static void close_chat_writer(kin_writer *w) {
     if (!w) return;
     for (int i = 0; i < w->context->n_choices; i++) {
         kin_reply_items_fini(&w->choices[i].items);
@@ -264,8 +264,8 @@ static void end(kin_writer *w, kin_text_buffer *out) {
 
 const kin_api_format kin_format_chat = {.name = "chat",
                                         .stream_type = "text/event-stream",
-                                        .open = open_writer,
-                                        .close = close_writer,
+                                        .open = open_chat_writer,
+                                        .close = close_chat_writer,
                                         .start = start,
                                         .progress = progress,
                                         .delta = delta,

@@ -25,7 +25,7 @@ struct kin_writer {
     int n_events;
 };
 
-static int open_writer(kin_writer **out, const kin_writer_context *context, kin_err *err) {
+static int open_responses_writer(kin_writer **out, const kin_writer_context *context, kin_err *err) {
     kin_writer *w = *out = calloc(1, sizeof *w);
     if (!w) return kin_err_set(err, "out of memory");
     w->context = context;
@@ -34,7 +34,7 @@ static int open_writer(kin_writer **out, const kin_writer_context *context, kin_
     return 0;
 }
 
-static void close_writer(kin_writer *w) {
+static void close_responses_writer(kin_writer *w) {
     if (!w) return;
     kin_reply_items_fini(&w->items);
     json_decref(w->probs);
@@ -319,8 +319,8 @@ static void fail(kin_writer *w, const kin_api_error *error, kin_text_buffer *out
 
 const kin_api_format kin_format_responses = {.name = "responses",
                                              .stream_type = "text/event-stream",
-                                             .open = open_writer,
-                                             .close = close_writer,
+                                             .open = open_responses_writer,
+                                             .close = close_responses_writer,
                                              .start = start,
                                              .delta = delta,
                                              .finish = finish,
