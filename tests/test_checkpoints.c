@@ -22,6 +22,7 @@
 #include "pipeline/scheduler.h"
 #include "testkit/small_models.h"
 #include "testkit/thread_ring.h"
+#include "tests/memory_dir.h"
 #include "tests/place.h"
 #include "tests/small_request.h"
 
@@ -79,7 +80,7 @@ static int make_root(void **state) {
     n_parallel = 1;
     n_batch = N_BATCH;
     gap = GAP;
-    strcpy(root, "/tmp/kin-test-checkpoints-disk-XXXXXX");
+    snprintf(root, sizeof root, "%s/kin-test-checkpoints-XXXXXX", memory_dir());
     return mkdtemp(root) ? 0 : -1;
 }
 

@@ -105,7 +105,8 @@ endfunction()
 
 # kin_tests(FOLDER LINK ... FIRST ... LONG ...): makes every test_*.c a program and a CTest, and every test_*.sh a CTest named test_*_sh.
 # Exit status 77 means skipped. The tests of FIRST start first, in this order, because they take longest. The tests of LONG get the
-# label `long`; make test omits them.
+# label `long`; make test omits them. OpenMP's threads, which ggml uses, do not spin: with several tests at once on few cores that took
+# half of the time of some tests.
 function(kin_tests folder)
     cmake_parse_arguments(ARG "" "" "LINK;FIRST;LONG" ${ARGN})
     file(GLOB sources CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/${folder}/test_*.c)
@@ -123,14 +124,15 @@ function(kin_tests folder)
             endforeach()
         endif()
         add_test(NAME ${test} COMMAND ${test})
-        set_tests_properties(${test} PROPERTIES SKIP_RETURN_CODE 77 TIMEOUT 600)
+        list(APPEND tests ${test})
     endforeach()
     file(GLOB scripts CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/${folder}/test_*.sh)
     foreach(script ${scripts})
         get_filename_component(test ${script} NAME_WE)
         add_test(NAME ${test}_sh COMMAND sh ${script} $<TARGET_FILE:kin>)
-        set_tests_properties(${test}_sh PROPERTIES SKIP_RETURN_CODE 77 TIMEOUT 600)
+        list(APPEND tests ${test}_sh)
     endforeach()
+    set_tests_properties(${tests} PROPERTIES SKIP_RETURN_CODE 77 TIMEOUT 600 ENVIRONMENT OMP_WAIT_POLICY=passive)
     set(cost 1000)
     foreach(test ${ARG_FIRST})
         set_tests_properties(${test} PROPERTIES COST ${cost})
