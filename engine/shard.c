@@ -281,7 +281,21 @@ static int open_governor(kin_shard *s, kin_err *err) {
     return kin_governor_start(&s->governor, &o, err);
 }
 
-static int open_shard(kin_shard *s, kin_err *err) {
+// Fails if only kin's kernels compute the model, and some layers are without them. given: the caller's options.
+static int check_kernels(const kin_shard *s, const kin_shard_options *given, int n_gpu_layers, kin_err *err) {
+    const char *lacks = s->devices.cpu.kernels && n_gpu_layers == 0 ? NULL : kin_blocks_without_ggml(&s->hp);
+    kin_shard_options asked = *given;
+    kin_err why;
+    if (!lacks) return 0;
+    if (s->devices.options.ggml_kernels) asked.ggml_kernels = true;
+    if (n_gpu_layers > 0)
+        kin_err_set(&why, "some of its layers are on the GPU");
+    else if (kin_shard_check_kernels(s->model, &asked, &why) == 0)
+        kin_err_set(&why, "they need a vector unit that this processor lacks");
+    return kin_err_set(err, "this model needs kin's CPU kernels for %s, but %s", lacks, why.text);
+}
+
+static int open_shard(kin_shard *s, const kin_shard_options *given, kin_err *err) {
     const kin_shard_options *o = &s->o;
     int n_gpu_layers = kin_windows_n_gpu_layers(&o->windows);
     if (n_gpu_layers > 0 && !s->devices.gpu.backend)
@@ -290,10 +304,7 @@ static int open_shard(kin_shard *s, kin_err *err) {
         return kin_err_set(err, "devices of a group share layers on the CPU only, not on a GPU");
     if (kin_share_check(&o->share, s->model, (int)o->kv_type, err) != 0) return KIN_FAIL;
     if (kin_kv_check_type(&s->hp, o->kv_type, err) != 0) return KIN_FAIL;
-    const char *lacks = s->devices.cpu.kernels && n_gpu_layers == 0 ? NULL : kin_blocks_without_ggml(&s->hp);
-    if (lacks)
-        return kin_err_set(err, "this model needs kin's CPU kernels for %s, but %s", lacks,
-                           n_gpu_layers > 0 ? "some of its layers are on the GPU" : "they are disabled");
+    if (check_kernels(s, given, n_gpu_layers, err) != 0) return KIN_FAIL;
     const kin_kernels *kernels = s->devices.cpu.kernels ? s->devices.cpu.kernels : kin_kernels_choose(err);
     if (!kernels) return KIN_FAIL;
     if (plan_memory(s, err) != 0 || open_inputs(s, err) != 0 || open_weights(s, err) != 0) return KIN_FAIL;
@@ -344,7 +355,7 @@ int kin_shard_open(kin_shard **out, const kin_model *model, const kin_devices *d
     if (kin_hparams_check_context(&model->hp, o->n_ctx, err) != 0) return KIN_FAIL;
     kin_shard *s = new_shard(model, devices, o);
     if (!s) return kin_err_set(err, "out of memory");
-    if (open_shard(s, err) != 0) {
+    if (open_shard(s, o, err) != 0) {
         kin_shard_close(s);
         return KIN_FAIL;
     }

@@ -15,9 +15,14 @@ kin_shard_options kin_shard_options_defaults(const kin_model *model) {
     };
 }
 
-bool kin_shard_has_kernels(const kin_model *model, const kin_shard_options *o) {
+int kin_shard_check_kernels(const kin_model *model, const kin_shard_options *o, kin_err *why) {
     kin_hparams hp = kin_share_hparams(&o->share, &model->hp);
-    return o->flash && !o->ggml_kernels && kin_ops_fit(&hp, o->kv_type);
+    if (o->ggml_kernels || !o->flash) return kin_err_set(why, "they are disabled");
+    return kin_ops_check(&hp, o->kv_type, why);
+}
+
+bool kin_shard_has_kernels(const kin_model *model, const kin_shard_options *o) {
+    return kin_shard_check_kernels(model, o, NULL) == 0;
 }
 
 // Only kin's kernels read keys and values through a table of blocks.

@@ -43,7 +43,8 @@ typedef struct kin_shard_options {
 
 kin_shard_options kin_shard_options_defaults(const kin_model *model);
 
-// True if CPUs that have kin's kernels use them for this model.
+// Fails unless CPUs that have kin's kernels ("they" in the sentence) use them for this model.
+int kin_shard_check_kernels(const kin_model *model, const kin_shard_options *options, kin_err *why);
 bool kin_shard_has_kernels(const kin_model *model, const kin_shard_options *options);
 
 // Returns the options of the shard's KV cache.

@@ -810,23 +810,38 @@ static void delta_attention_of_exact_weights_is_exact(void **state) {
     check_exact(OWN_DIR, own_of("kimi-linear."), 1e-3); // of the F16 cache of latents
 }
 
-// A file of Qwen 3.5's family without recurrent layers, with heads that kin's kernels do not have.
-static void gates_of_queries_without_kernels_are_refused(void **state) {
+// A file of Qwen 3.5's family with heads that kin's kernels do not have.
+static void check_refusal(int n_layer, int interval, int n_embd, int head_dim, bool ggml_kernels, const char *why) {
     char path[] = "/tmp/kin-test-families-XXXXXX";
     kin_model_spec spec = kin_model_spec_defaults();
     kin_runner_options o = kin_runner_options_defaults();
     kin_runner r;
     kin_err err;
     const int fd = mkstemp(path);
-    (void)state;
     spec.arch = "qwen35";
-    spec.n_layer = 1;
-    spec.n_embd = 64;
+    spec.n_layer = n_layer;
+    spec.attention_interval = interval;
+    spec.n_embd = n_embd;
+    spec.head_dim = head_dim;
     spec.n_vocab = 512;
+    o.device.ggml_kernels = ggml_kernels;
     if (fd < 0 || close(fd) != 0 || kin_model_gen(&spec, path, &err) != 0) fail_msg("%s", err.text);
     assert_int_equal(kin_runner_open(&r, path, &o, &err), KIN_FAIL);
-    assert_non_null(strstr(err.text, "needs kin's CPU kernels for gates of queries"));
+    if (!strstr(err.text, why)) fail_msg("%s", err.text);
     unlink(path);
+}
+#define check_refusal(...) FROM_TEST(check_refusal(__VA_ARGS__))
+
+static void kernels_that_do_not_fit_are_refused_with_the_size(void **state) {
+    (void)state;
+    check_refusal(1, 0, 64, 0, false,
+                  "needs kin's CPU kernels for gates of queries, but heads of 8 values, as in layer 0, do not fit them: "
+                  "16 to 576 in steps of 16 do");
+    check_refusal(
+        2, 2, 512, 24, false,
+        "needs kin's CPU kernels for the states of recurrent layers, but heads of 24 values, as in layer 0, do not fit");
+    check_refusal(2, 2, 264, 64, false, "but hidden states of 264 values do not fit them: multiples of 16 do");
+    check_refusal(2, 2, 512, 64, true, "needs kin's CPU kernels for the states of recurrent layers, but they are disabled");
 }
 
 int main(void) {
@@ -840,7 +855,7 @@ int main(void) {
         cmocka_unit_test(streamed_weights_give_the_same_bits),
         cmocka_unit_test(weights_from_the_cache_give_the_same_bits),
         cmocka_unit_test(eight_sequences_have_the_bits_of_one),
-        cmocka_unit_test(gates_of_queries_without_kernels_are_refused),
+        cmocka_unit_test(kernels_that_do_not_fit_are_refused_with_the_size),
         cmocka_unit_test(plans_know_the_facts_of_every_family),
         cmocka_unit_test(an_indexer_is_accepted_and_not_read),
         cmocka_unit_test(a_longer_context_than_the_indexer_s_is_refused),

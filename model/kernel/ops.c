@@ -205,13 +205,28 @@ enum ggml_status kin_ops_compute(kin_graph *g, ggml_backend_t backend) {
     return compute_graph(backend, g->gf);
 }
 
-bool kin_ops_fit(const kin_hparams *hp, int kv_type) {
-    for (int il = 0; il < hp->n_layer; il++) {
-        const kin_layer layer = kin_layer_of(hp, il);
-        const kin_kv_layout kv = kin_layer_kv(&layer, kv_type);
-        if (!layer.is_compressed && !kin_kv_has(&kv)) return false;
-    }
-    return hp->n_embd % 16 == 0 && hp->latent.n_query % 16 == 0 && hp->n_input % 16 == 0 && hp->n_expert <= KIN_ROUTE_EXPERTS;
+static int check_heads(const kin_hparams *hp, int il, int kv_type, kin_err *why) {
+    const kin_layer layer = kin_layer_of(hp, il);
+    const kin_kv_layout kv = kin_layer_kv(&layer, kv_type);
+    if (layer.is_compressed || kin_kv_has(&kv)) return 0;
+    const int step = kv_type == GGML_TYPE_Q8_0 ? 32 : 16;
+    const bool keys_fit = kv.k_dim >= step && kv.k_dim <= KIN_KV_DIM && kv.k_dim % step == 0;
+    return kin_err_set(why, "heads of %d values, as in layer %d, do not fit them: %d to %d in steps of %d do",
+                       keys_fit ? kv.v_dim : kv.k_dim, il, step, KIN_KV_DIM, step);
+}
+
+static int check_width(int width, const char *of, kin_err *why) {
+    return width % 16 == 0 ? 0 : kin_err_set(why, "%s of %d values do not fit them: multiples of 16 do", of, width);
+}
+
+int kin_ops_check(const kin_hparams *hp, int kv_type, kin_err *why) {
+    for (int il = 0; il < hp->n_layer; il++)
+        if (check_heads(hp, il, kv_type, why) != 0) return KIN_FAIL;
+    if (check_width(hp->n_embd, "hidden states", why) != 0 || check_width(hp->latent.n_query, "latent queries", why) != 0 ||
+        check_width(hp->n_input, "inputs of layers", why) != 0)
+        return KIN_FAIL;
+    if (hp->n_expert <= KIN_ROUTE_EXPERTS) return 0;
+    return kin_err_set(why, "%d experts do not fit them: at most %d do", hp->n_expert, KIN_ROUTE_EXPERTS);
 }
 
 static char packed_mark; // only its address is used

@@ -12,8 +12,8 @@
 
 #include "model/graph.h"
 
-// True if kin's kernels support models of this shape: heads and widths must be whole vectors.
-bool kin_ops_fit(const kin_hparams *hp, int kv_type);
+// Fails unless kin's kernels ("they" in the sentence) support models of this shape: heads and widths must be whole vectors.
+int kin_ops_check(const kin_hparams *hp, int kv_type, kin_err *why);
 
 // Returns the size of a node's kin_op.
 size_t kin_op_bytes(void);
