@@ -34,6 +34,7 @@ static const char usage[] = "usage: mkmodel [--preset NAME] [option...] -o FILE\
                             "  --router-skew X      some experts are preferred; 0.3: a little, 1: much\n"
                             "  --pooling-type N     of embeddings: 1 mean, 2 first, 3 last, 4 rank\n"
                             "  --interval N         qwen35: every n-th layer is attention, the others are delta nets\n"
+                            "  --state-dim N        qwen35: rows and columns of a head's state (32; 128 in published files)\n"
                             "  --draft-block        qwen35: a block for multi-token prediction\n"
                             "  --draft-blocks N     number of draft blocks\n"
                             "  --draft-right X      the same, right in that share of its tokens; the text is known\n"
@@ -87,6 +88,7 @@ static const struct {
     {"experts-used", offsetof(options, spec.n_expert_used)},
     {"ff-exp", offsetof(options, spec.n_ff_exp)},
     {"interval", offsetof(options, spec.attention_interval)},
+    {"state-dim", offsetof(options, spec.state_dim)},
     {"draft-blocks", offsetof(options, spec.draft_blocks)},
     {"split", offsetof(options, n_parts)},
 };

@@ -372,7 +372,9 @@ static int64_t n_ngram_rows(const kin_ngram *n) {
     return (int64_t)rows;
 }
 
-static void add_tensors(const kin_family *f, kin_generator *g) {
+static void add_tensors(const kin_family *f, kin_generator *g, kin_model_part part) {
+    const int n_layer = part == KIN_MODEL_DRAFTS ? 0 : f->hp.n_layer;
+    const int n_drafts = part == KIN_MODEL_WITHOUT_DRAFTS ? 0 : f->hp.n_draft_layer;
     const char *norm = f->hp.arch->output_norm ? f->hp.arch->output_norm : "output_norm";
     const kin_weight_set none = {{0}}, drafts = KIN_WEIGHT_SET(KIN_W_NEXTN_PROJ, KIN_W_NEXTN_TOKEN_NORM, KIN_W_NEXTN_STATE_NORM);
     char name[64];
@@ -385,8 +387,8 @@ static void add_tensors(const kin_family *f, kin_generator *g) {
     if (f->hp.arch->biases_output_norm) kin_gen_add_vector(g, "output_norm.bias", 0, f->hp.n_embd);
     add_stream_ends(f, g);
     add_rope_factors(f, g);
-    for (int il = 0; il < f->hp.n_layer; il++) add_block(f, &f->hp, g, il, il, &none);
-    for (int i = 0; i < f->hp.n_draft_layer; i++) {
+    for (int il = 0; il < n_layer; il++) add_block(f, &f->hp, g, il, il, &none);
+    for (int i = 0; i < n_drafts; i++) {
         char own[80];
         snprintf(own, sizeof own, "blk.%d.nextn.shared_head_norm.weight", f->hp.n_layer + i);
         add_block(f, &f->drafts[i], g, 0, f->hp.n_layer + i, &drafts);
@@ -394,7 +396,11 @@ static void add_tensors(const kin_family *f, kin_generator *g) {
     }
 }
 
-kin_generator *kin_family_make(const kin_family *f, const char *mix, uint64_t seed) {
+int kin_family_n_drafts(const kin_family *f) {
+    return f->hp.n_draft_layer;
+}
+
+kin_generator *kin_family_make(const kin_family *f, const char *mix, uint64_t seed, kin_model_part part) {
     const kin_gen_facts facts = {.mix = mix,
                                  .n_layer = f->hp.n_layer,
                                  .n_vocab = f->n_vocab,
@@ -408,6 +414,6 @@ kin_generator *kin_family_make(const kin_family *f, const char *mix, uint64_t se
     put_keys(f, w);
     kin_gen_put_types(g);
     kin_gen_put_vocab(g);
-    add_tensors(f, g);
+    add_tensors(f, g, part);
     return g;
 }

@@ -5,6 +5,7 @@
 #pragma once
 
 #include "base/err.h"
+#include "testkit/model_part.h"
 #include "testkit/model_tensors.h"
 
 typedef struct kin_family kin_family;
@@ -15,5 +16,8 @@ void kin_family_free(kin_family *f); // NULL is fine
 
 int64_t kin_family_n_weights(const kin_family *f);
 
-// Returns the tensors and metadata of the model, ready to be saved. The caller owns them; the family outlives them.
-kin_generator *kin_family_make(const kin_family *f, const char *mix, uint64_t seed);
+int kin_family_n_drafts(const kin_family *f); // draft blocks
+
+// Returns the tensors and metadata of the model or of a part, ready to be saved. The keys of each part announce layers and draft
+// blocks. The caller owns them; the family outlives them.
+kin_generator *kin_family_make(const kin_family *f, const char *mix, uint64_t seed, kin_model_part part);

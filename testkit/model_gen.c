@@ -15,7 +15,7 @@
 
 static const char preset_names[] = "tiny, 25m, 551m-32l, 1b, 8b";
 
-#define LLAMA .arch = "llama", .mix = "q4_k_m", .seed = 1
+#define LLAMA .arch = "llama", .mix = "q4_k_m", .seed = 1, .state_dim = 32
 #define LLAMA3 LLAMA, .n_ctx = 131072, .n_vocab = 128256, .rope_freq_base = 500000, .rope_freqs = true
 
 static const struct {
@@ -104,7 +104,7 @@ static tensor_name in_layer(int il, const char *name) {
 }
 
 // The gated delta net of qwen35: as many key heads as attention has, and as many value heads as it has query heads.
-enum { DELTA_TAPS = 4, DELTA_HEAD = 32, MAX_DRAFT_BLOCKS = 64 };
+enum { DELTA_TAPS = 4, MAX_DRAFT_BLOCKS = 64 };
 
 static bool is_qwen35(const kin_model_spec *s) {
     return strcmp(s->arch, "qwen35") == 0;
@@ -116,7 +116,7 @@ static bool is_delta_net(const kin_model_spec *s, int il) {
 
 static void add_delta_net(maker *g, int il) {
     const kin_model_spec *s = g->spec;
-    const int64_t n_values = (int64_t)DELTA_HEAD * s->n_head, n_channels = 2 * (int64_t)DELTA_HEAD * s->n_head_kv + n_values;
+    const int64_t n_values = (int64_t)s->state_dim * s->n_head, n_channels = 2 * (int64_t)s->state_dim * s->n_head_kv + n_values;
     add_block_norm(g, in_layer(il, "attn_norm.weight").text, SMALL_CHANGE);
     kin_gen_add_matrix(g->tensors, KIN_ROLE_OTHER, il, in_layer(il, "attn_qkv.weight").text, s->n_embd, n_channels, 0);
     kin_gen_add_matrix(g->tensors, KIN_ROLE_OTHER, il, in_layer(il, "attn_gate.weight").text, s->n_embd, n_values, 0);
@@ -126,7 +126,7 @@ static void add_delta_net(maker *g, int il) {
     add_bias(g, in_layer(il, "ssm_dt.bias").text, s->n_head);
     float *decay = add_norm(g, in_layer(il, "ssm_a").text, s->n_head);
     for (int i = 0; i < s->n_head; i++) decay[i] *= -1;
-    add_norm(g, in_layer(il, "ssm_norm.weight").text, DELTA_HEAD);
+    add_norm(g, in_layer(il, "ssm_norm.weight").text, s->state_dim);
     kin_gen_add_matrix(g->tensors, KIN_ROLE_ATTN_OUTPUT, il, in_layer(il, "ssm_out.weight").text, n_values, s->n_embd, 0);
 }
 
@@ -311,10 +311,10 @@ static void put_qwen35(maker *g) {
     const kin_model_spec *s = g->spec;
     const int32_t quarter = (int32_t)(g->head_dim / 4 / 2), sections[] = {quarter, quarter, quarter, quarter};
     put_arch_u32(g, "ssm.conv_kernel", DELTA_TAPS);
-    put_arch_u32(g, "ssm.state_size", DELTA_HEAD);
+    put_arch_u32(g, "ssm.state_size", s->state_dim);
     put_arch_u32(g, "ssm.group_count", s->n_head_kv);
     put_arch_u32(g, "ssm.time_step_rank", s->n_head);
-    put_arch_u32(g, "ssm.inner_size", (int64_t)DELTA_HEAD * s->n_head);
+    put_arch_u32(g, "ssm.inner_size", (int64_t)s->state_dim * s->n_head);
     put_arch_u32(g, "full_attention_interval", s->attention_interval > 1 ? s->attention_interval : 1);
     kin_gguf_writer_put_array(kin_gen_writer(g->tensors), "qwen35.rope.dimension_sections", KIN_GGUF_I32, 4, sections);
     if (n_drafts(s) > 0) put_arch_u32(g, "nextn_predict_layers", n_drafts(s));
@@ -362,6 +362,8 @@ static int check_spec(const kin_model_spec *s, kin_err *err) {
     if (!known) return kin_err_set(err, "'%s' is not one of llama, qwen2, qwen3, qwen3moe, qwen35", s->arch);
     if ((s->attention_interval > 0 || s->draft_blocks > 0) && !is_qwen35(s))
         return kin_err_set(err, "%s has neither delta nets nor a draft block", s->arch);
+    if (s->state_dim < 16 || s->state_dim % 16 != 0)
+        return kin_err_set(err, "states of %d values cannot be made: multiples of 16 can", s->state_dim);
     if (s->draft_right < 0 || s->draft_right > 1 || (s->draft_right > 0 && (s->draft_blocks == 0 || s->tied)))
         return kin_err_set(err, "draft_right is a share, of the drafts of a model with a draft block and an output of its own");
     if (s->draft_blocks < 0 || s->draft_blocks > MAX_DRAFT_BLOCKS || (s->part != KIN_MODEL_WHOLE && s->draft_blocks == 0))
@@ -417,7 +419,9 @@ static int save(const kin_model_spec *spec, const char *path, int n_parts, kin_e
     kin_family *family = NULL;
     if (!kin_model_has_mix(spec->mix)) return kin_err_set(err, "'%s' is not one of %s", spec->mix, kin_model_mixes());
     int rc = spec->keys ? kin_family_read(&family, spec->keys, spec->n_vocab, err) : check_spec(spec, err);
-    kin_generator *tensors = rc != 0 ? NULL : family ? kin_family_make(family, spec->mix, spec->seed) : make(&g);
+    if (family && spec->part != KIN_MODEL_WHOLE && kin_family_n_drafts(family) == 0)
+        rc = kin_err_set(err, "%s: the model has no draft blocks, and so no parts", spec->keys);
+    kin_generator *tensors = rc != 0 ? NULL : family ? kin_family_make(family, spec->mix, spec->seed, spec->part) : make(&g);
     if (rc == 0) {
         kin_gguf_writer *w = kin_gen_writer(tensors);
         rc = n_parts > 0 ? kin_gguf_writer_save_split(w, path, n_parts, err) : kin_gguf_writer_save(w, path, err);

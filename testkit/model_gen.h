@@ -20,12 +20,7 @@
 #include <stdint.h>
 
 #include "base/err.h"
-
-typedef enum kin_model_part {
-    KIN_MODEL_WHOLE,
-    KIN_MODEL_WITHOUT_DRAFTS, // the model without its draft blocks
-    KIN_MODEL_DRAFTS,         // these alone, for a file of their own
-} kin_model_part;
+#include "testkit/model_part.h"
 
 typedef struct kin_model_spec {
     const char *arch; // "llama", "qwen2", "qwen3", "qwen3moe", "qwen35"
@@ -41,6 +36,7 @@ typedef struct kin_model_spec {
     bool attn_out_bias;          // a bias of the attention's output, in each layer
     bool endless;                // the logit of </s> is 0, so it is never the likeliest token; not with `tied`
     int attention_interval;      // qwen35: every n-th layer is attention, the others are delta nets; 0: all are attention
+    int state_dim;               // qwen35: a head's state is a matrix of so many rows and columns
     int draft_blocks;            // qwen35: blocks for multi-token prediction
     float draft_right;           // with them: see above; 0: random weights
     kin_model_part part;         // of a model with such blocks
@@ -52,8 +48,8 @@ typedef struct kin_model_spec {
     int pooling_type;     // of embeddings, with the format's numbers; 0: not written
     uint64_t seed;
 
-    // The path of a text of metadata, bench/families/NAME.txt; NULL: none. Of the other fields only mix, n_vocab and seed count
-    // then. A line is "KEY VALUE", where the family's prefix is left out, or "optional NAME...": weights that layers have
+    // The path of a text of metadata, bench/families/NAME.txt; NULL: none. Of the other fields only mix, n_vocab, part and seed
+    // count then. A line is "KEY VALUE", where the family's prefix is left out, or "optional NAME...": weights that layers have
     // if they may ("attn_q.bias"), "tied", "draft_norm": draft blocks have a norm of their own, "present NAME [ROWS]": a tensor
     // by which the family knows which layers have what, or "ignored FIRST[/STEP] NAME COLUMNS [ROWS]": a tensor of blocks from
     // the first one on (of every STEP-th one), which kin accepts and never reads. A value is an integer, a number with a point,

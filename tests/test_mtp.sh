@@ -123,7 +123,7 @@ says "$dir/head.log" 'mtp: [0-9]* drafted, [1-9][0-9]* accepted'
 says "$dir/out" '^drafts  *by 3 blocks for multi-token prediction, '
 model=$dir/model.gguf
 
-claim='every family: the same text, though next to all drafts are refused'
+claim='every family: the same text, though next to all drafts are refused; also with the blocks in a file of their own'
 for text in "$(dirname "$0")"/golden/drafts/*.txt; do
     "$mkmodel" --keys "$text" --type f32 --vocab 288 -o "$dir/family.gguf" >/dev/null || fail "$text"
     : >"$dir/head.log"
@@ -131,7 +131,19 @@ for text in "$(dirname "$0")"/golden/drafts/*.txt; do
     alone run -m "$dir/family.gguf" -p "$prompt" -n 50 --temp 0 --ignore-eos --stats --draft mtp --draft-min 3 >"$dir/family" || fail "status $?"
     same "$dir/family.off" "$dir/family"
     says "$dir/head.log" 'mtp: [1-9][0-9]* drafted'
+    grep 'mtp: [0-9]* drafted' "$dir/head.log" >"$dir/inside"
+    for part in trunk blocks; do
+        "$mkmodel" --keys "$text" --type f32 --vocab 288 --draft-part $part -o "$dir/family-$part.gguf" >/dev/null || fail "$text"
+    done
+    : >"$dir/head.log"
+    alone run -m "$dir/family-trunk.gguf" -p "$prompt" -n 50 --temp 0 --ignore-eos --stats --draft "mtp:$dir/family-blocks.gguf" \
+        --draft-min 3 >"$dir/family" || fail "status $?"
+    same "$dir/family.off" "$dir/family"
+    grep 'mtp: [0-9]* drafted' "$dir/head.log" >"$dir/apart"
+    same "$dir/inside" "$dir/apart"
 done
+"$mkmodel" --keys "$(dirname "$0")/../bench/families/lfm2.txt" --draft-part blocks -o "$dir/family.gguf" 2>"$dir/out" && fail 'it is written'
+says "$dir/out" 'the model has no draft blocks, and so no parts'
 
 claim='a file without such a block'
 alone run -m "$dir/without.gguf" -p "$prompt" -n 20 --draft auto >"$dir/out" || fail "status $?"
