@@ -426,17 +426,18 @@ static bool is_block_worth(const kin_session *s, const kin_session_options *o, c
     return false;
 }
 
-// path: the file of the blocks; NULL: the model's.
+// path: the file of the blocks; NULL: the model's. A dry run only counts their memory.
 static int open_draft_block(kin_session *s, const kin_session_options *o, const char *path, kin_shard_options *so, kin_err *err) {
     kin_mtp_drafter_options m = mtp_options(s, o, so);
     m.path = path;
+    if (o->dry_run) return kin_mtp_drafter_needs(&m, &so->beside, err);
     if (kin_mtp_drafter_open(&s->mtp, &m, err) != 0) return KIN_FAIL;
     so->beside = kin_mtp_drafter_bytes(s->mtp);
     so->keeps_output = true;
     return 0;
 }
 
-// The block is optional: if it does not open, the model generates without it. A dry run only counts its memory.
+// The block is optional: if it does not open, the model generates without it.
 static void try_draft_block(kin_session *s, const kin_session_options *o, kin_shard_options *so) {
     const kin_mtp_drafter_options m = mtp_options(s, o, so);
     uint64_t bytes;
@@ -447,27 +448,40 @@ static void try_draft_block(kin_session *s, const kin_session_options *o, kin_sh
         return;
     }
     if (!is_block_worth(s, o, so, bytes)) return;
-    if (o->dry_run) {
-        so->beside = bytes;
-    } else if (open_draft_block(s, o, NULL, so, &err) != 0) {
-        say_no_block(err.text);
-        close_draft_block(s, so);
-    }
+    if (open_draft_block(s, o, NULL, so, &err) == 0) return;
+    say_no_block(err.text);
+    close_draft_block(s, so);
 }
 
 // Opens what computes drafts before the model's own shard, which gets the remaining memory.
 static int open_drafts(kin_session *s, const kin_session_options *o, const char *file, kin_shard_options *so, kin_err *err) {
-    if (s->draft == KIN_DRAFT_OFF || (file && o->dry_run)) return 0;
+    if (s->draft == KIN_DRAFT_OFF) return 0;
     if (file && s->draft != KIN_DRAFT_BLOCK && kin_draft_blocks_fill(file)) s->draft = KIN_DRAFT_BLOCK;
-    if (file && s->draft != KIN_DRAFT_BLOCK) return open_draft_model(s, file, so, err);
+    if (file && s->draft != KIN_DRAFT_BLOCK) return o->dry_run ? 0 : open_draft_model(s, file, so, err);
     const bool is_exact = !so->ggml_kernels && so->windows.at[0].n_gpu_layers == 0 && !may_use_gpu(s, o);
     if (s->draft == KIN_DRAFT_BLOCK && !is_exact)
         return kin_err_set(err,
                            "--draft mtp needs kin's own CPU kernels for all layers; give --gpu-layers 0, and no --kernels ggml");
-    if (s->draft == KIN_DRAFT_BLOCK) return o->dry_run ? 0 : open_draft_block(s, o, file, so, err);
+    if (s->draft == KIN_DRAFT_BLOCK) return open_draft_block(s, o, file, so, err);
     const bool drafts = (o->drafts || o->dry_run) && s->draft == KIN_DRAFT_AUTO;
     if (drafts && is_exact && !(o->fleet.cluster && s->devices.gpu.backend)) try_draft_block(s, o, so);
     return 0;
+}
+
+int kin_session_draft_blocks_bytes(const kin_session *s, const kin_session_options *o, const kin_work_facts *work,
+                                   uint64_t *bytes, kin_err *err) {
+    kin_shard_options so = kin_shard_options_defaults(&s->model);
+    kin_devices devices = {.cpu.kernels = kin_kernels_at(0)};
+    kin_draft_mode mode;
+    const char *file;
+    if (kin_draft_words_read(o->draft, &mode, &file, err) != 0) return KIN_FAIL;
+    so.n_ctx = work->n_ctx;
+    so.n_batch = work->n_batch;
+    so.kv_type = kv_type_of(o);
+    kin_mtp_drafter_options m = mtp_options(s, o, &so);
+    m.path = file;
+    m.devices = &devices;
+    return kin_mtp_drafter_needs(&m, bytes, err);
 }
 
 // Variants of groups' sums with the same bits have the same number: mesh and star add in the order of the ranks.

@@ -143,6 +143,11 @@ int kin_session_end_timeline(kin_session *s, const kin_session_options *o, kin_e
 int kin_session_model_facts(const kin_session *s, const kin_session_options *o, const kin_work_facts *work,
                             kin_model_facts *facts, kin_err *err);
 
+// Returns what the draft blocks that o->draft names take of the head's memory, with the context and batch of `work`. s: the open
+// model. Fails as opening them does.
+int kin_session_draft_blocks_bytes(const kin_session *s, const kin_session_options *o, const kin_work_facts *work,
+                                   uint64_t *bytes, kin_err *err);
+
 // Writes XDG_CACHE_HOME/kin, ~/.cache/kin or ~/Library/Caches/kin to buf; NULL without a home directory.
 const char *kin_session_default_cache(char *buf, size_t n);
 

@@ -69,20 +69,29 @@ static int compare_vocabs(const kin_vocab *a, const kin_vocab *b, const char *pa
                        kin_vocab_n_tokens(b), n);
 }
 
-int kin_draft_model_check(const kin_gguf *gguf, const char *path, const kin_vocab *vocab, kin_err *err) {
+static int check_model(const kin_model *m, const char *path, const kin_vocab *vocab, kin_err *err) {
     kin_vocab *own = NULL;
-    if (kin_vocab_load(&own, gguf, err) != 0) return kin_err_prefix(err, "%s", path);
+    if (kin_hparams_has_states(&m->hp))
+        return kin_err_set(err, "%s cannot write drafts: the states of its recurrent layers cannot go back", path);
+    if (!vocab) return 0;
+    if (kin_vocab_load(&own, m->gguf, err) != 0) return kin_err_prefix(err, "%s", path);
     int rc = compare_vocabs(vocab, own, path, err);
     kin_vocab_free(own);
     return rc;
 }
 
+int kin_draft_model_check(const char *path, const kin_vocab *vocab, kin_err *err) {
+    kin_model m;
+    if (kin_model_open(&m, path, err) != 0) return KIN_FAIL;
+    int rc = check_model(&m, path, vocab, err);
+    kin_model_close(&m);
+    return rc;
+}
+
 static int open_model(kin_draft_model *m, const kin_draft_model_options *o, kin_err *err) {
     if (kin_model_open(&m->model, o->path, err) != 0) return KIN_FAIL;
-    if (kin_hparams_has_states(&m->model.hp))
-        return kin_err_set(err, "%s cannot write drafts: the states of its recurrent layers cannot go back", o->path);
     m->n_vocab = kin_vocab_n_tokens(o->vocab) < m->model.hp.n_vocab ? kin_vocab_n_tokens(o->vocab) : m->model.hp.n_vocab;
-    return kin_draft_model_check(m->model.gguf, o->path, o->vocab, err);
+    return check_model(&m->model, o->path, o->vocab, err);
 }
 
 // Weights are read in every pass, so they are not streamed.

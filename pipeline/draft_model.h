@@ -38,10 +38,11 @@ typedef struct kin_draft_model_options {
     kin_progress progress;
 } kin_draft_model_options;
 
-// Fails unless the model in this file has the same vocabulary, token by token. path: for the error message.
-int kin_draft_model_check(const kin_gguf *gguf, const char *path, const kin_vocab *vocab, kin_err *err);
+// Fails unless the file is a model that can draft: one without recurrent layers, and with the same vocabulary, token by token.
+// vocab: of the target model; NULL: it is not known.
+int kin_draft_model_check(const char *path, const kin_vocab *vocab, kin_err *err);
 
-// Fails if the file is not a model with the same vocabulary.
+// Fails as kin_draft_model_check does, or if there is no memory for it.
 int kin_draft_model_open(kin_draft_model **out, const kin_draft_model_options *options, kin_err *err);
 void kin_draft_model_close(kin_draft_model *model); // NULL is allowed
 

@@ -177,6 +177,49 @@ for words in auto off ngram auto, "off,$draft" nothing; do
     says "$err" "^kin plan: --draft $words: "
 done
 
+claim='a draft model with recurrent layers is refused with the sentence of kin run'
+"$mkmodel" --preset tiny --arch qwen35 --interval 2 --vocab 300 -o "$dir/recurrent.gguf" >/dev/null
+for model in '' "-m $dir/one.gguf"; do
+    # shellcheck disable=SC2086 # none, or an option and its value
+    plan 1 --what-if "$facts/home.json" $model --draft "$dir/recurrent.gguf"
+    cut -d : -f 2- "$err" >"$dir/refusal"
+    says "$dir/refusal" 'recurrent.gguf cannot write drafts: the states of its recurrent layers cannot go back'
+done
+status 1 "$kin" run -m "$dir/one.gguf" -p a -n 1 --no-cache --draft "$dir/recurrent.gguf"
+cut -d : -f 2- "$err" >"$dir/of_run"
+same "$dir/refusal" "$dir/of_run"
+
+claim="draft blocks, in the model's file or in their own, take the head's memory"
+for part in whole trunk blocks; do
+    [ $part = whole ] && words='' || words="--draft-part $part"
+    # shellcheck disable=SC2086 # none, or an option and its value
+    "$mkmodel" --preset tiny --arch qwen35 --interval 2 --vocab 300 --draft-block $words -o "$dir/$part.gguf" >/dev/null
+done
+# head_bytes FILE WORDS...: the head's memory in the facts that a plan saves
+head_bytes() {
+    file=$1
+    shift
+    plan 0 "$@" -m "$file" --save "$dir/saved" --json
+    sed -n 's/.*"memory_bytes": *\([0-9]*\).*/\1/p' "$dir/saved" | head -n 1
+}
+here="--profile $root/tests/machine.json --memory 100M --cache $dir/cache"
+for of in "--what-if $facts/home.json" "$here"; do
+    # shellcheck disable=SC2086 # options and their values
+    {
+        without=$(head_bytes "$dir/trunk.gguf" $of)
+        inside=$(head_bytes "$dir/whole.gguf" $of --draft mtp)
+        apart=$(head_bytes "$dir/trunk.gguf" $of --draft "mtp:$dir/blocks.gguf")
+        by_file=$(head_bytes "$dir/trunk.gguf" $of --draft "$dir/blocks.gguf")
+    }
+    [ $((without - apart)) -gt 500000 ] || fail "the head's memory: $without, with draft blocks $apart"
+    [ "$apart" -eq "$inside" ] || fail "in their own file: $apart, in the model's: $inside"
+    [ "$apart" -eq "$by_file" ] || fail "by mtp:FILE: $apart, by FILE: $by_file"
+done
+plan 1 --what-if "$facts/home.json" -m "$dir/trunk.gguf" --draft mtp
+says "$err" 'the file has no block for multi-token prediction'
+plan 2 --what-if "$facts/home.json" --draft "mtp:$dir/blocks.gguf"
+says "$err" "blocks.gguf: give the model's file with -m"
+
 # ---- schedulers
 
 claim='each scheduler can be asked, and all beside each other'

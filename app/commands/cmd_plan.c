@@ -1,5 +1,6 @@
 // kin plan: shows which device would compute which layers, the predicted time per token, and the reasons.
 #include <jansson.h>
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -17,8 +18,10 @@
 
 typedef struct plan_options {
     kin_session_options session; // of these it uses the model, the sizes of its cache, the work, the scheduler and its rounds
-    const char *what_if, *save, *draft, *ignore;
-    int n_cached; // tokens before the predicted one; -1: not given
+    const char *what_if, *save, *ignore;
+    const char *draft; // the file of a draft model; NULL: none
+    bool has_blocks;   // the session's --draft names draft blocks
+    int n_cached;      // tokens before the predicted one; -1: not given
     bool all, json;
 } plan_options;
 
@@ -87,14 +90,15 @@ static void fill_plan_tables(plan_options *o, plan_tables *t) {
                              "scheduling algorithm (default: exact; 'help' lists all)",
                              0,
                              0};
-    t->one[1] = (kin_option){KIN_OPTION_STRING,
-                             "draft",
-                             0,
-                             &o->draft,
-                             "FILE",
-                             "predict the speed-up of this draft model at several acceptance rates",
-                             0,
-                             0};
+    t->one[1] =
+        (kin_option){KIN_OPTION_STRING,
+                     "draft",
+                     0,
+                     &o->draft,
+                     "FILE",
+                     "predict the speed-up of this draft model at several acceptance rates; mtp, mtp:FILE: count draft blocks",
+                     0,
+                     0};
     t->one[2] = (kin_option){KIN_OPTION_STRING,
                              "ignore",
                              0,
@@ -147,16 +151,21 @@ static int parse_tables(plan_options *o, const plan_tables *t, int argc, char **
                                                                      : KIN_FAIL;
 }
 
-// Takes the draft model's file from the words that --draft accepts in kin run.
+// Reads the words that --draft accepts in kin run: takes the file of a draft model; draft blocks are counted by the session.
 static int read_draft(plan_options *o, kin_err *err) {
     kin_draft_mode mode;
     const char *words = o->draft;
     if (!words) return 0;
     if (kin_draft_words_read(words, &mode, &o->draft, err) != 0) return KIN_FAIL;
-    if (mode == KIN_DRAFT_BLOCK) o->draft = NULL; // a plan counts the blocks of the model's file
-    if (o->draft || kin_options_is_preset("draft", words))
-        return 0; // settings apply to all commands, so they may be ignored here
-    return kin_err_set(err, "--draft %s: kin plan needs the FILE of a draft model", words);
+    const bool is_preset = kin_options_is_preset("draft", words); // settings apply to all commands, so they may be ignored here
+    o->session.draft = words;
+    o->has_blocks = mode == KIN_DRAFT_BLOCK || (o->draft && kin_draft_blocks_fill(o->draft));
+    if (!o->has_blocks)
+        return o->draft || is_preset ? 0 : kin_err_set(err, "--draft %s: kin plan needs the FILE of a draft model", words);
+    o->draft = NULL;
+    if (!o->what_if || o->session.model) return 0;
+    o->has_blocks = false;
+    return is_preset ? 0 : kin_err_set(err, "--draft %s: give the model's file with -m", words);
 }
 
 // Parses with all tables to determine the kind of plan, and again without the tables that it does not accept.
@@ -196,6 +205,18 @@ static int model_from_file(const kin_session_options *o, const kin_work_facts *w
     return rc;
 }
 
+// Subtracts what draft blocks take of the head's memory; kin_session_open does so for this machine.
+static int count_blocks(const plan_options *o, kin_facts *facts, kin_err *err) {
+    kin_session s;
+    uint64_t bytes;
+    if (!o->has_blocks) return 0;
+    if (kin_session_open_model(&s, &o->session, err) != 0) return KIN_FAIL;
+    int rc = kin_session_draft_blocks_bytes(&s, &o->session, &facts->work, &bytes, err);
+    if (rc == 0) facts->devices[0].memory_bytes = fmax(0, facts->devices[0].memory_bytes - (double)bytes);
+    kin_session_close(&s);
+    return rc;
+}
+
 static void override_work(const plan_options *o, kin_work_facts *work) {
     if (o->session.n_ctx > 0) work->n_ctx = o->session.n_ctx;
     if (o->session.n_batch > 0) work->n_batch = o->session.n_batch;
@@ -225,7 +246,8 @@ static int facts_from_file(const plan_options *o, kin_facts *facts, kin_err *err
     override_work(o, &facts->work);
     if (facts->work.n_ctx != n_ctx) kin_facts_forget_kv(&facts->model);
     if (fit_work(o, &facts->work, err) != 0) return KIN_FAIL;
-    if (o->session.model) return model_from_file(&o->session, &facts->work, &facts->model, err);
+    if (o->session.model)
+        return model_from_file(&o->session, &facts->work, &facts->model, err) == 0 ? count_blocks(o, facts, err) : KIN_FAIL;
     if (facts->model.n_layer == 0) return kin_err_set(err, "%s: contains no \"model\"; give one with -m", o->what_if);
     return 0;
 }
@@ -258,16 +280,14 @@ static int print_plan_json(json_t *json, kin_err *err) {
     return 0;
 }
 
-// Checks that the draft model has the vocabulary of the model, if the model's file is available.
+// Checks that the draft model can draft, with the model's vocabulary if the model's file is given.
 static int check_draft(const plan_options *o, kin_err *err) {
+    const bool has_model = !o->what_if || o->session.model;
     kin_session s = {0};
-    kin_gguf *gguf = NULL;
-    if (!o->draft || (o->what_if && !o->session.model)) return 0;
-    int rc = kin_session_open_vocab(&s, &o->session, err);
-    if (rc == 0 && !s.vocab) rc = kin_err_set(err, "%s: %s", s.model_name, s.vocab_err.text);
-    if (rc == 0) rc = kin_gguf_open(&gguf, o->draft, err);
-    if (rc == 0) rc = kin_draft_model_check(gguf, o->draft, s.vocab, err);
-    kin_gguf_close(gguf);
+    if (!o->draft) return 0;
+    int rc = has_model ? kin_session_open_vocab(&s, &o->session, err) : 0;
+    if (rc == 0 && has_model && !s.vocab) rc = kin_err_set(err, "%s: %s", s.model_name, s.vocab_err.text);
+    if (rc == 0) rc = kin_draft_model_check(o->draft, s.vocab, err);
     kin_session_close(&s);
     return rc;
 }
