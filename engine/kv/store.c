@@ -77,7 +77,7 @@ static int write_page(kin_kv_store *s, const queued *q, kin_err *err) {
 
 // Logs the first failure. Later pages are still tried, since the disk may have room again.
 static void log_failure(kin_kv_store *s, const kin_err *why) {
-    if (!s->has_failed) kin_log(KIN_LOG_WARN, "the on-disk KV cache is disabled: %s", why->text);
+    if (!s->has_failed) kin_log(KIN_LOG_WARN, "a page of the KV cache was not stored, and others may not be: %s", why->text);
     s->has_failed = true;
     s->stats.n_left_out++;
 }
