@@ -151,6 +151,7 @@ static int count_layer_ops(const kin_model *m, const kin_shard_options *o, int i
     if (kin_hparams_token_layers(hp) > 0) g.tokens = ggml_new_tensor_2d(ctx, GGML_TYPE_I32, 1, 1);
     if (hp->ngram.size > 0)
         g.ngrams = ggml_new_tensor_2d(ctx, GGML_TYPE_F32, (int64_t)kin_ngram_n_rows(&hp->ngram) * hp->ngram.dim, 1);
+    if (kin_hparams_shares_choices(hp)) g.choice = ggml_new_tensor_2d(ctx, GGML_TYPE_I32, hp->indexer.n_chosen, 1);
     if (hp->n_input) g.inputs = ggml_new_tensor_2d(ctx, GGML_TYPE_F32, (int64_t)hp->n_input * hp->n_layer, 1);
     g.cells = ggml_new_tensor_1d(ctx, GGML_TYPE_I64, 1);
     g.all = (kin_graph_rows){
@@ -181,7 +182,7 @@ static void set_shares(kin_model_facts *f, const kin_model *m) {
 static double read_of(const kin_hparams *hp, const kin_layer *layer, const kin_shard_options *o) {
     const enum ggml_type type = o->kv_type;
     if (layer->is_recurrent || layer->has_no_attention) return 0;
-    if (layer->n_index_key > 0) {
+    if (kin_layer_chooses(layer)) {
         const double chosen = hp->indexer.n_chosen < o->n_ctx ? (double)hp->indexer.n_chosen / o->n_ctx : 1;
         return (double)sizeof(ggml_fp16_t) * layer->n_index_key + chosen * (double)ggml_row_size(type, kin_layer_n_embd_k(layer));
     }

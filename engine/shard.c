@@ -15,6 +15,7 @@
 #include "engine/output_layer.h"
 #include "engine/shard_graphs.h"
 #include "engine/shard_memory.h"
+#include "engine/shared_choice.h"
 #include "engine/side_rows.h"
 #include "engine/stage.h"
 #include "kernels/kernels.h"
@@ -75,12 +76,13 @@ struct kin_shard {
     step *steps; // [n_steps + 1], the last one for layers that are recomputed
     // Inputs of one run, sized for n_batch.
     kin_attention_rows rows;
-    int32_t *chosen;     // [n_batch, n_expert_used]
-    float *half;         // [n_batch, n_ff] between the halves of a feed-forward block; NULL with experts
-    kin_side_rows side;  // what crosses the windows' borders beside the residual
-    float *before;       // [n_batch, stream width] a layer's input, if both of its blocks read it; else NULL
-    int32_t *out_tokens; // [n_batch]: the tokens of the rows whose output is needed
-    float *out_inputs;   // [n_batch, n_inputs]: a step's inputs of the rows whose output is needed
+    int32_t *chosen;          // [n_batch, n_expert_used]
+    float *half;              // [n_batch, n_ff] between the halves of a feed-forward block; NULL with experts
+    kin_side_rows side;       // what crosses the windows' borders beside the residual
+    kin_shared_choice choice; // of an indexer that later layers share
+    float *before;            // [n_batch, stream width] a layer's input, if both of its blocks read it; else NULL
+    int32_t *out_tokens;      // [n_batch]: the tokens of the rows whose output is needed
+    float *out_inputs;        // [n_batch, n_inputs]: a step's inputs of the rows whose output is needed
 };
 
 static int min_int(int a, int b) {
@@ -166,6 +168,7 @@ static int open_stage(kin_shard *s, layers_stage *ls, bool on_gpu, kin_err *err)
         .layers = s->layers,
         .rope_factors = kin_weights_rope_factors(s->weights, device),
         .flash = s->flash,
+        .choice = s->choice.at,
         .sums = kin_share_is_whole(&s->o.share) ? NULL : &s->sums,
         .experts = on_gpu ? NULL : kin_weights_expert_source(s->weights),
         .kernels = device->kernels,
@@ -209,6 +212,7 @@ static bool needs_tokens(const kin_shard *s) {
 static int open_steps(kin_shard *s, kin_err *err) {
     size_t n_batch = (size_t)s->o.n_batch;
     if (kin_side_rows_open(&s->side, &s->hp, s->o.n_batch, err) != 0) return KIN_FAIL;
+    if (kin_shared_choice_open(&s->choice, &s->hp, s->o.n_batch, err) != 0) return KIN_FAIL;
     s->out_inputs = s->hp.n_input ? malloc(n_batch * n_inputs(&s->hp) * sizeof *s->out_inputs) : NULL;
     if (s->hp.n_input && !s->out_inputs) return kin_err_set(err, "out of memory");
     const bool has_states = kin_hparams_has_states(&s->hp), has_tokens = needs_tokens(s);
@@ -401,6 +405,7 @@ void kin_shard_close(kin_shard *s) {
     free(s->before);
     free(s->out_inputs);
     kin_side_rows_close(&s->side);
+    kin_shared_choice_close(&s->choice);
     free(s->out_tokens);
     free(s);
 }
@@ -801,14 +806,18 @@ static void pass_border(kin_shard *s, const step *st, int il, const float *y) {
 // [n_out, width of the other one]. They may be the same memory.
 static int run_between_borders(kin_shard *s, const step *st, int i_window, int n_out, const float *x, float *y, kin_err *err) {
     const kin_window *w = &s->o.windows.at[i_window];
-    const kin_border after = kin_border_before(&s->hp, w->layer_end);
+    const kin_border before = kin_border_before(&s->hp, w->layer_begin), after = kin_border_before(&s->hp, w->layer_end);
     const bool is_last = w->layer_end == s->hp.n_layer;
-    kin_side_rows_take(&s->side, &s->hp, w->layer_begin, st->batch.n_tokens, x);
+    const int n = st->batch.n_tokens;
+    kin_side_rows_take(&s->side, &s->hp, w->layer_begin, n, x);
+    if (before.choice > 0 && kin_shared_choice_take(&s->choice, n, st->n_seen, before.choice, s->side.choice, err) != 0)
+        return KIN_FAIL;
     write_copies(s, st, w);
     float *result = is_last ? y : s->side.x;
     if (run_layers(s, st, i_window, kin_layers_of_window(w), n_out, s->side.x, result, err) != 0) return KIN_FAIL;
     for (int i = 0; i < after.n_sources; i++)
         if (after.sources[i] >= w->layer_begin) read_keys(s, st, after.sources[i]);
+    if (after.choice > 0) kin_shared_choice_give(&s->choice, n, st->n_seen, after.choice, s->side.choice);
     if (!is_last) kin_side_rows_give(&s->side, &s->hp, w->layer_end, n_out, y);
     return 0;
 }

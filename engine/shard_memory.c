@@ -4,6 +4,7 @@
 
 #include "engine/border_log.h"
 #include "engine/row_cache.h"
+#include "engine/shared_choice.h"
 #include "engine/side_rows.h"
 #include "model/border.h"
 
@@ -12,12 +13,14 @@
 #define OVERHEAD_BYTES (16u << 20)
 
 // Returns what an indexer takes: keys, queries, weights and chosen positions for each token, and the scores of a few rows.
-static uint64_t indexer_bytes(const kin_indexer *x, const kin_shard_options *o) {
+static uint64_t indexer_bytes(const kin_hparams *hp, const kin_shard_options *o) {
     enum { SCORED_ROWS = 4 };
+    const kin_indexer *x = &hp->indexer;
     const uint64_t n_batch = (uint64_t)o->n_batch, key = 4 * (uint64_t)x->key_dim;
-    if (x->n_chosen == 0 || o->n_ctx <= x->n_chosen) return key * n_batch;
+    const uint64_t shared = kin_shared_choice_bytes(hp, o->n_batch), fixed = key * n_batch + shared;
+    if (x->n_chosen == 0 || o->n_ctx <= x->n_chosen) return fixed;
     const uint64_t per_token = (uint64_t)x->n_head * (key + 4) + 4 * (uint64_t)x->n_chosen;
-    return (key + per_token) * n_batch + SCORED_ROWS * 4 * (uint64_t)o->n_ctx;
+    return fixed + per_token * n_batch + shared + SCORED_ROWS * 4 * (uint64_t)o->n_ctx; // shared: of the rows that are wanted
 }
 
 // Estimates ggml's compute buffer and work memory for the largest batch of a prompt.
@@ -41,7 +44,7 @@ static uint64_t compute_estimate(const kin_model *model, const kin_shard_options
     per_token += 4 * (uint64_t)kin_ngram_width(&hp->ngram);
     if (has_masks) per_token += (hp->window > 0 ? 8 : 4) * (uint64_t)o->n_ctx;
     if (!o->flash) per_token += 8 * (uint64_t)hp->n_head * (uint64_t)o->n_ctx; // scores, before and after the softmax
-    return per_token * (uint64_t)o->n_batch + indexer_bytes(&hp->indexer, o);
+    return per_token * (uint64_t)o->n_batch + indexer_bytes(hp, o);
 }
 
 // Without ggml's kernels there are no masks: kin's kernels use positions instead.

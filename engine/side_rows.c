@@ -3,11 +3,13 @@
 #include <stdlib.h>
 #include <string.h>
 
-// Returns the border with everything that crosses any of them: of the first layer the inputs, of all layers the sources.
+// Returns the border with everything that crosses any of them: of the first layer the inputs, of all layers the sources and the
+// choice.
 static kin_border all_of(const kin_hparams *hp) {
     kin_border all = kin_border_before(hp, 0);
     for (int il = 1; il < hp->n_layer; il++) {
         const kin_border b = kin_border_before(hp, il);
+        if (b.choice > all.choice) all.choice = b.choice;
         for (int i = 0; i < b.n_sources; i++) {
             int at = 0;
             while (at < all.n_sources && all.sources[at] != b.sources[i]) at++;
@@ -22,7 +24,7 @@ static kin_border all_of(const kin_hparams *hp) {
 
 uint64_t kin_side_rows_bytes(const kin_hparams *hp, int n_batch) {
     const kin_border all = all_of(hp);
-    uint64_t n = (uint64_t)all.inputs + (uint64_t)all.ngrams;
+    uint64_t n = (uint64_t)all.inputs + (uint64_t)all.ngrams + (uint64_t)all.choice;
     for (int i = 0; i < all.n_sources; i++) n += (uint64_t)all.keys[i];
     return n > 0 ? ((uint64_t)all.stream + n) * (uint64_t)n_batch * sizeof(float) : 0;
 }
@@ -34,7 +36,8 @@ int kin_side_rows_open(kin_side_rows *s, const kin_hparams *hp, int n_batch, kin
     s->x = malloc(bytes * (size_t)s->all.stream);
     s->inputs = s->all.inputs > 0 ? malloc(bytes * (size_t)s->all.inputs) : NULL;
     s->ngrams = s->all.ngrams > 0 ? malloc(bytes * (size_t)s->all.ngrams) : NULL;
-    bool ok = s->x && (s->inputs || s->all.inputs == 0) && (s->ngrams || s->all.ngrams == 0);
+    s->choice = s->all.choice > 0 ? malloc(bytes * (size_t)s->all.choice) : NULL;
+    bool ok = s->x && (s->inputs || s->all.inputs == 0) && (s->ngrams || s->all.ngrams == 0) && (s->choice || s->all.choice == 0);
     for (int i = 0; i < s->all.n_sources; i++) {
         s->keys[i] = malloc(bytes * (size_t)s->all.keys[i]);
         ok = ok && s->keys[i];
@@ -48,6 +51,7 @@ void kin_side_rows_close(kin_side_rows *s) {
     free(s->x);
     free(s->inputs);
     free(s->ngrams);
+    free(s->choice);
     for (int i = 0; i < KIN_BORDER_SOURCES; i++) free(s->keys[i]);
     *s = (kin_side_rows){0};
 }
@@ -74,6 +78,8 @@ static void for_fields(const kin_side_rows *s, const kin_hparams *hp, int il, in
             copy(rows, kin_side_rows_keys(s, b.sources[k], i), (size_t)b.keys[k]);
             rows += b.keys[k];
         }
+        if (b.choice > 0) copy(rows, s->choice + (size_t)i * (size_t)b.choice, (size_t)b.choice);
+        rows += b.choice;
     }
 }
 

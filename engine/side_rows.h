@@ -13,6 +13,7 @@ typedef struct kin_side_rows {
     float *inputs;                   // f32 [n_batch, n_layer * n_input]; NULL: the layers have none
     float *ngrams;                   // f32 [n_batch, kin_ngram_width]; NULL: no layer is given an embedding
     float *keys[KIN_BORDER_SOURCES]; // f32 [n_batch, keys and values] of each source
+    float *choice;                   // f32 [n_batch, kin_border.choice]; NULL: no layers share one
 } kin_side_rows;
 
 // Returns the bytes for steps of n_batch tokens.

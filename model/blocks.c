@@ -324,14 +324,24 @@ static struct ggml_tensor *recur(kin_graph *g, int il, struct ggml_tensor *norme
     return drops_rows(g, il) ? wanted_rows(g, y) : y;
 }
 
-// Returns the positions that the layer's indexer chooses for rows of the normed x, whose queries have the latents qa // [n_query,
-// n]: i32 [n_chosen, n]. NULL: they see all.
+// Returns the shared choice of all tokens: i32 [n_chosen, n_tokens]
+static struct ggml_tensor *shared_choice(kin_graph *g) {
+    return ggml_view_2d(g->ctx, g->choice, g->choice->ne[0], g->all.n, g->choice->nb[1], 0);
+}
+
+// Returns the positions that the layer's indexer, or that of an earlier layer, chooses for rows of the normed x, whose queries
+// have the latents qa // [n_query, n]: i32 [n_chosen, n]. NULL: they see all.
 static struct ggml_tensor *choose(kin_graph *g, int il, struct ggml_tensor *x, struct ggml_tensor *qa, kin_graph_rows *rows) {
     struct ggml_tensor *const *w = g->layers[il].w;
-    if (!w[KIN_W_INDEX_K] || g->n_kv <= g->hp->indexer.n_chosen) return NULL;
-    struct ggml_tensor *q = linear(g, w[KIN_W_INDEX_Q_B], NULL, qa);       // [n_head * key_dim, n]
-    struct ggml_tensor *weights = linear(g, w[KIN_W_INDEX_PROJ], NULL, x); // [n_head, n]
-    return kin_op_index_choose(g, il, q, weights, rows);
+    const kin_layer how = kin_layer_of(g->hp, il);
+    if (!kin_layer_chooses(&how) || g->n_kv <= g->hp->indexer.n_chosen) return NULL;
+    if (how.choice_back > 0) return rows == &g->all ? shared_choice(g) : wanted_rows(g, shared_choice(g));
+    struct ggml_tensor *q = linear(g, w[KIN_W_INDEX_Q_B], NULL, qa);           // [n_head * key_dim, n]
+    struct ggml_tensor *weights = linear(g, w[KIN_W_INDEX_PROJ], NULL, x);     // [n_head, n]
+    struct ggml_tensor *chosen = kin_op_index_choose(g, il, q, weights, rows); // i32 [n_chosen, n]
+    if (il + 1 < g->hp->n_layer && kin_layer_of(g->hp, il + 1).choice_back > 0)
+        ggml_build_forward_expand(g->gf, kin_op_copy(g, chosen, shared_choice(g)));
+    return chosen;
 }
 
 // Attention of the normed x over latents: [n_head * latent.v_dim, n]

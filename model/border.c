@@ -1,5 +1,7 @@
 #include "model/border.h"
 
+enum { CHOICE_UNIT = 32 }; // numbers of a choice are a multiple of it, as activations on the wire may have to be
+
 // Adds the layer whose keys and values layer `il` reads, if it lies before the border and is not known yet.
 static void add_source(const kin_hparams *hp, kin_border *b, int il) {
     const kin_layer layer = kin_layer_of(hp, il);
@@ -23,6 +25,9 @@ kin_border kin_border_before(const kin_hparams *hp, int il) {
     if (hp->ngram.size > 0 && il <= hp->ngram.layer) b.ngrams = kin_ngram_width(&hp->ngram);
     b.width = b.stream + b.inputs + b.ngrams;
     for (int k = il; k < hp->n_layer; k++) add_source(hp, &b, k);
+    if (il < hp->n_layer && kin_layer_of(hp, il).choice_back > 0)
+        b.choice = (KIN_CHOICE_DIGITS * hp->indexer.n_chosen + CHOICE_UNIT - 1) / CHOICE_UNIT * CHOICE_UNIT;
+    b.width += b.choice;
     return b;
 }
 

@@ -8,6 +8,9 @@
 //   [kin_ngram_width]       the embedding of the last tokens, if the layer before which it is added is behind the border
 //   for each layer before the border whose keys and values layers behind it read, the first one first:
 //     [n_embd_k][n_embd_v]  the token's keys and values
+//   if layers behind the border share the choice of an indexer before it:
+//     [KIN_CHOICE_DIGITS][n_chosen] the positions that the token sees, ascending: their digits, the lowest first; zeros if the
+//                           token sees all. Then zeros up to a multiple of 32. A digit is exact after any rounding on the wire
 // At the end of the model there is the residual only.
 //
 // Plain functions: any thread.
@@ -15,7 +18,12 @@
 
 #include "model/hparams.h"
 
-enum { KIN_BORDER_SOURCES = 2 }; // most layers whose keys and values others read: a windowed one and another
+enum {
+    KIN_BORDER_SOURCES = 2, // most layers whose keys and values others read: a windowed one and another
+    KIN_CHOICE_DIGITS = 3,
+    KIN_CHOICE_BASE = 128,
+    KIN_CHOICE_POSITIONS = KIN_CHOICE_BASE * KIN_CHOICE_BASE * KIN_CHOICE_BASE, // so a context is at most as long
+};
 
 typedef struct kin_border {
     int il;        // the layer behind it; n_layer: the end of the model
@@ -25,7 +33,8 @@ typedef struct kin_border {
     int ngrams;    // then the embedding
     int n_sources; // then the keys and values of these layers, in ascending order
     int sources[KIN_BORDER_SOURCES];
-    int keys[KIN_BORDER_SOURCES]; // numbers of the keys and values of each
+    int keys[KIN_BORDER_SOURCES]; // numbers of the keys and values of each,
+    int choice;                   // then the choice
 } kin_border;
 
 // Returns the border before layer `il`, 0 to n_layer.

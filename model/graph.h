@@ -191,6 +191,8 @@ typedef struct kin_graph {
     struct ggml_tensor *tokens;   // i32 [1, all.n]: their numbers in the vocabulary; NULL: no layer needs them
     struct ggml_tensor *ngrams;   // f32 [any, all.n]: the embeddings of the last tokens (kin_ngram); NULL: the model has none
     struct ggml_tensor *out_rows; // i32 [out.n]: their numbers in the batch; NULL: all tokens are needed
+    struct ggml_tensor *choice;   // i32 [n_chosen, at least all.n]: what the last indexer has chosen, for layers that share it,
+                                  // also of later graphs; NULL: no layers do
 
     // With kin's kernels:
     const kin_kernels *kernels; // NULL: use ggml's

@@ -153,6 +153,12 @@ bool kin_hparams_has_states(const kin_hparams *hp) {
     return false;
 }
 
+bool kin_hparams_shares_choices(const kin_hparams *hp) {
+    for (int il = 0; il < hp->n_layer; il++)
+        if (kin_layer_of(hp, il).choice_back > 0) return true;
+    return false;
+}
+
 int kin_hparams_token_layers(const kin_hparams *hp) {
     int n = 0;
     for (int il = 0; il < hp->n_layer; il++)

@@ -138,6 +138,7 @@ typedef struct kin_layer {
     float softcap;               // of the scores; 0: none
     bool norms_values;           // each value head is normalised, without a weight
     int kv_back;                 // reads the keys and values of the layer kv_back layers earlier; 0: the layer has its own
+    int choice_back;             // sees the tokens that the indexer of the layer choice_back layers earlier chooses; 0: others
     int n_head_gate;             // products that gate each head's result: 1, or head_dim; 0: none
     kin_head_gate head_gate;
 } kin_layer;
@@ -250,6 +251,11 @@ static inline int kin_hparams_expert_width(const kin_hparams *hp) {
     return hp->n_expert_latent > 0 ? hp->n_expert_latent : hp->n_embd;
 }
 
+// True if its attention reads tokens that an indexer chooses, its own or an earlier layer's.
+static inline bool kin_layer_chooses(const kin_layer *layer) {
+    return layer->n_index_key > 0 || layer->choice_back > 0;
+}
+
 // Returns the layout of its KV cache with kin's kernels. type: a GGUF type number
 static inline kin_kv_layout kin_layer_kv(const kin_layer *layer, int type) {
     return (kin_kv_layout){.type = type,
@@ -257,7 +263,7 @@ static inline kin_kv_layout kin_layer_kv(const kin_layer *layer, int type) {
                            .k_dim = layer->head_dim,
                            .v_dim = layer->v_dim,
                            .v_in_k = layer->is_latent,
-                           .by_cell = layer->n_index_key > 0};
+                           .by_cell = kin_layer_chooses(layer)};
 }
 
 // The same for its indexer's keys, which are F16 for any type of the cache.
@@ -271,6 +277,9 @@ kin_layer kin_layer_of(const kin_hparams *hp, int il);
 
 // Makes *layer, whose widths are set, compute like llama's.
 void kin_layer_set_plain(const kin_hparams *hp, kin_layer *layer);
+
+// True if the model has layers that share the choice of an earlier one (kin_layer.choice_back).
+bool kin_hparams_shares_choices(const kin_hparams *hp);
 
 // True if the model has recurrent layers, so that a sequence has a state.
 bool kin_hparams_has_states(const kin_hparams *hp);

@@ -393,6 +393,7 @@ static void a_ring_of_two_has_the_bits_of_one_machine(void **state) {
     check_ring(OWN_DIR, own_of("deepseek4."));
     check_ring(OWN_DIR, own_of("deepseek32-sparse."));
     check_ring(OWN_DIR, own_of("glm-dsa-sparse."));
+    check_ring(OWN_DIR, own_of("glm-dsa-shared."));
     check_ring(OWN_DIR, own_of("kimi-linear."));
 }
 
@@ -451,6 +452,7 @@ static void compressed_rows_and_indexers_follow_from_the_tokens_alone(void **sta
     check_prefixes(own_of("deepseek4."), 120);
     check_prefixes(own_of("deepseek32-sparse."), 24);
     check_prefixes(own_of("glm-dsa-sparse."), 8);
+    check_prefixes(own_of("glm-dsa-shared."), 8);
 }
 
 // The few rows that see a compressed row of 128 tokens are as exact as the others.
@@ -683,6 +685,7 @@ static void chosen_tokens_depend_on_no_batch_and_no_thread(void **state) {
     (void)state;
     check_choice(own_of("deepseek32-sparse."), 32);
     check_choice(own_of("glm-dsa-sparse."), 16);
+    check_choice(own_of("glm-dsa-shared."), 16);
 }
 
 // ---- draft blocks

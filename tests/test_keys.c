@@ -331,28 +331,59 @@ static void an_indexer_that_chooses_too_many_limits_the_context(void **state) {
     }
 }
 
-static void expect_shared_choice(kin_gguf_writer *w, bool is_shared) {
+static kin_gguf_writer *shared_file(const int32_t types[3], int n_chosen) {
+    kin_gguf_writer *w = indexed_file("glm-dsa", 32, n_chosen, NULL);
+    kin_gguf_writer_put_array(w, "glm-dsa.attention.indexer.types", KIN_GGUF_I32, 3, types);
+    return w;
+}
+
+static void expect_choices(kin_gguf_writer *w, const int back[3]) {
     kin_hparams hp;
     kin_err err = {""};
     if (read_file_of(w, &kin_arch_glm_dsa, &hp, &err) != 0) fail_msg("%s", err.text);
-    const kin_layer layer = kin_layer_of(&hp, 1);
-    const kin_weight_set set = kin_arch_glm_dsa.required(&hp, &layer);
-    assert_int_equal(kin_hparams_check_context(&hp, 1025, &err), is_shared ? KIN_FAIL : 0);
-    assert_int_equal(kin_hparams_check_context(&hp, 1024, &err), 0);
-    assert_int_equal(kin_layer_n_embd_v(&layer), is_shared ? 0 : 32);
-    assert_int_equal(kin_weight_set_has(&set, KIN_W_INDEX_K), !is_shared);
+    assert_int_equal(hp.n_ctx_train, 4096);
+    assert_int_equal(kin_hparams_check_context(&hp, 1 << 20, &err), 0);
+    for (int il = 0; il < 3; il++) {
+        const kin_layer layer = kin_layer_of(&hp, il);
+        const kin_weight_set set = kin_arch_glm_dsa.required(&hp, &layer);
+        assert_int_equal(layer.choice_back, back[il]);
+        assert_int_equal(kin_layer_n_embd_v(&layer), back[il] > 0 ? 0 : 32);
+        assert_int_equal(kin_weight_set_has(&set, KIN_W_INDEX_K), back[il] == 0);
+        assert_true(kin_layer_kv(&layer, KIN_TYPE_F16).by_cell);
+    }
+    assert_int_equal(kin_hparams_shares_choices(&hp), back[1] + back[2] > 0);
     free(hp.layers);
 }
-#define expect_shared_choice(...) FROM_TEST(expect_shared_choice(__VA_ARGS__))
+#define expect_choices(...) FROM_TEST(expect_choices(__VA_ARGS__))
 
-static void layers_that_share_a_choice_limit_the_context(void **state) {
-    static const int32_t types[][3] = {{1, 1, 1}, {1, 0, 1}, {1, 1, 0}};
+static void a_layer_shares_the_choice_of_the_last_one_that_makes_one(void **state) {
+    static const int32_t types[][3] = {{1, 1, 1}, {1, 0, 1}, {1, 1, 0}, {1, 0, 0}};
+    static const int back[][3] = {{0, 0, 0}, {0, 1, 0}, {0, 0, 1}, {0, 1, 2}};
     (void)state;
-    for (int i = 0; i < 3; i++) {
-        kin_gguf_writer *w = indexed_file("glm-dsa", 32, 1024, NULL);
-        kin_gguf_writer_put_array(w, "glm-dsa.attention.indexer.types", KIN_GGUF_I32, 3, types[i]);
-        expect_shared_choice(w, i > 0);
-    }
+    for (int i = 0; i < 4; i++) expect_choices(shared_file(types[i], 1024), back[i]);
+}
+
+// More tokens than an indexer of kin chooses: contexts in which all are seen.
+static void layers_that_share_a_choice_of_too_many_see_all(void **state) {
+    kin_hparams hp;
+    kin_err err = {""};
+    (void)state;
+    if (read_file_of(shared_file((int32_t[]){1, 0, 0}, KIN_CHOSEN_MAX + 1), &kin_arch_glm_dsa, &hp, &err) != 0)
+        fail_msg("%s", err.text);
+    assert_int_equal(kin_hparams_check_context(&hp, KIN_CHOSEN_MAX + 1, &err), 0);
+    assert_int_equal(kin_hparams_check_context(&hp, KIN_CHOSEN_MAX + 2, &err), KIN_FAIL);
+    assert_false(kin_hparams_shares_choices(&hp));
+    assert_int_equal(hp.indexer.n_chosen, 0);
+    free(hp.layers);
+}
+
+static void a_choice_that_no_layer_makes_is_refused(void **state) {
+    kin_hparams hp;
+    kin_err err = {""};
+    (void)state;
+    assert_int_equal(read_file_of(shared_file((int32_t[]){0, 1, 1}, 1024), &kin_arch_glm_dsa, &hp, &err), KIN_FAIL);
+    assert_non_null(strstr(err.text, "layer 0 shares a choice of tokens, but no layer before it makes one"));
+    free(hp.layers);
 }
 
 static void indexers_that_cannot_be_computed_are_refused(void **state) {
@@ -648,7 +679,9 @@ int main(void) {
         cmocka_unit_test(older_and_newer_files_describe_the_same_latents),
         cmocka_unit_test(an_indexer_limits_no_context),
         cmocka_unit_test(an_indexer_that_chooses_too_many_limits_the_context),
-        cmocka_unit_test(layers_that_share_a_choice_limit_the_context),
+        cmocka_unit_test(a_layer_shares_the_choice_of_the_last_one_that_makes_one),
+        cmocka_unit_test(layers_that_share_a_choice_of_too_many_see_all),
+        cmocka_unit_test(a_choice_that_no_layer_makes_is_refused),
         cmocka_unit_test(indexers_that_cannot_be_computed_are_refused),
         cmocka_unit_test(an_indexer_of_blocks_limits_the_context),
         cmocka_unit_test(yarn_scales_the_scores_of_latents_and_not_the_rope),

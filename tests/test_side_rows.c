@@ -17,6 +17,7 @@
 
 #include "base/rng.h"
 #include "engine/kv/cells.h"
+#include "engine/shared_choice.h"
 #include "engine/side_rows.h"
 #include "pipeline/engine_instance.h"
 #include "testkit/small_models.h"
@@ -100,6 +101,121 @@ static void rows_lose_what_layers_have_used(void **state) {
     kin_side_rows_close(&side);
     free(rows);
     free(back);
+}
+
+// ---- choices of tokens
+
+enum { N_CHOSEN = 40, N_TOKENS = 3 };
+
+// Layers 1, 4 and 5 share the choice of the layer before, or of the second one before.
+static kin_hparams choosing(kin_layer *layers) {
+    static const int back[N_LAYER] = {0, 1, 0, 0, 1, 2};
+    for (int il = 0; il < N_LAYER; il++) layers[il] = (kin_layer){.choice_back = back[il]};
+    kin_hparams hp = {.n_layer = N_LAYER, .layers = layers, .n_embd = N_EMBD, .n_head = 1, .n_head_kv = 1, .head_dim = DIM};
+    hp.indexer.n_chosen = N_CHOSEN;
+    return hp;
+}
+
+// In a multiple of 32 numbers.
+static void a_choice_crosses_borders_before_layers_that_share_it(void **state) {
+    static const int widths[N_LAYER + 1] = {0, 128, 0, 0, 128, 128, 0};
+    kin_layer layers[N_LAYER];
+    const kin_hparams hp = choosing(layers);
+    kin_side_rows side;
+    kin_err err;
+    float rows[2 * (N_EMBD + 128)], back[2 * (N_EMBD + 128)];
+    (void)state;
+    for (int il = 0; il <= N_LAYER; il++) {
+        assert_int_equal(kin_border_before(&hp, il).choice, widths[il]);
+        assert_int_equal(kin_border_before(&hp, il).width, N_EMBD + widths[il]);
+    }
+    assert_false(kin_border_is_plain(&hp));
+    assert_int_equal(kin_side_rows_bytes(&hp, 3), 3 * (N_EMBD + 128) * sizeof(float));
+    assert_int_equal(kin_side_rows_open(&side, &hp, 2, &err), 0);
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) rows[i] = (float)i;
+    kin_side_rows_take(&side, &hp, 4, 2, rows);
+    assert_memory_equal(side.choice, rows + N_EMBD, 128 * sizeof *rows);
+    assert_memory_equal(side.choice + 128, rows + N_EMBD + 128 + N_EMBD, 128 * sizeof *rows);
+    kin_side_rows_give(&side, &hp, 4, 2, back);
+    assert_memory_equal(back, rows, sizeof rows);
+    kin_side_rows_close(&side);
+}
+
+// Positions of three tokens: the second one sees all.
+static const int32_t n_seen[N_TOKENS] = {KIN_CHOICE_POSITIONS, N_CHOSEN, 100};
+static int32_t position(int token, int i) {
+    if (token == 2) return i + (i > 7 ? 60 : 0);
+    return i == 0 ? 0 : KIN_CHOICE_POSITIONS - 1 - (N_CHOSEN - 1 - i) * (N_CHOSEN - 1 - i) * 1291;
+}
+
+static int32_t *chosen_of(const kin_shared_choice *c, int token) {
+    return (int32_t *)c->at->data + token * N_CHOSEN;
+}
+
+static void a_choice_is_the_same_after_any_rounding_on_the_wire(void **state) {
+    enum { WIDTH_OF_CHOICE = 128 };
+    kin_layer layers[N_LAYER];
+    const kin_hparams hp = choosing(layers);
+    kin_shared_choice from, to;
+    kin_err err;
+    float rows[N_TOKENS * WIDTH_OF_CHOICE], got[N_TOKENS * WIDTH_OF_CHOICE];
+    uint8_t wire[sizeof rows];
+    (void)state;
+    assert_int_equal(kin_shared_choice_bytes(&hp, N_TOKENS) % 64, 0);
+    if (kin_shared_choice_open(&from, &hp, N_TOKENS, &err) != 0 || kin_shared_choice_open(&to, &hp, N_TOKENS, &err) != 0)
+        fail_msg("%s", err.text);
+    for (int token = 0; token < N_TOKENS; token++)
+        for (int i = 0; i < N_CHOSEN; i++) chosen_of(&from, token)[i] = position(token, i);
+    kin_shared_choice_give(&from, N_TOKENS, n_seen, WIDTH_OF_CHOICE, rows);
+    for (int i = 0; i < WIDTH_OF_CHOICE; i++) assert_true(rows[WIDTH_OF_CHOICE + i] == 0);
+    for (int type = 0; type < KIN_ACTIVATION_N_TYPES; type++) {
+        kin_activations_encode(wire, rows, N_TOKENS * WIDTH_OF_CHOICE, (kin_activation_type)type);
+        kin_activations_decode(got, wire, N_TOKENS * WIDTH_OF_CHOICE, (kin_activation_type)type);
+        memset(to.at->data, 0, N_TOKENS * N_CHOSEN * sizeof(int32_t));
+        if (kin_shared_choice_take(&to, N_TOKENS, n_seen, WIDTH_OF_CHOICE, got, &err) != 0) fail_msg("%s", err.text);
+        assert_memory_equal(chosen_of(&to, 0), chosen_of(&from, 0), N_CHOSEN * sizeof(int32_t));
+        assert_memory_equal(chosen_of(&to, 2), chosen_of(&from, 2), N_CHOSEN * sizeof(int32_t));
+        assert_int_equal(chosen_of(&to, 1)[1], 0); // it is not read
+    }
+    kin_shared_choice_close(&from);
+    kin_shared_choice_close(&to);
+}
+
+// They come from the network.
+static void a_choice_of_tokens_that_cannot_be_seen_is_refused(void **state) {
+    enum { WIDTH_OF_CHOICE = 128 };
+    static const struct {
+        int at;
+        float digit;
+    } wrong[] = {{39, 100}, {5, 4},   {5, 6},    {40, 1},
+                 {0, -1},   {0, 128}, {80, NAN}, {80, INFINITY}}; // of position 5 of 0 .. 7, 68 .. 99
+    kin_layer layers[N_LAYER];
+    const kin_hparams hp = choosing(layers);
+    kin_shared_choice c;
+    kin_err err;
+    float row[WIDTH_OF_CHOICE];
+    (void)state;
+    if (kin_shared_choice_open(&c, &hp, 1, &err) != 0) fail_msg("%s", err.text);
+    for (size_t k = 0; k < sizeof wrong / sizeof *wrong; k++) {
+        for (int i = 0; i < N_CHOSEN; i++) chosen_of(&c, 0)[i] = position(2, i);
+        kin_shared_choice_give(&c, 1, &n_seen[2], WIDTH_OF_CHOICE, row);
+        assert_int_equal(kin_shared_choice_take(&c, 1, &n_seen[2], WIDTH_OF_CHOICE, row, &err), 0);
+        row[wrong[k].at] = wrong[k].digit;
+        assert_int_equal(kin_shared_choice_take(&c, 1, &n_seen[2], WIDTH_OF_CHOICE, row, &err), KIN_FAIL);
+        assert_string_equal(err.text, "a step whose token 0 does not see a choice of the 100 tokens up to it");
+    }
+    kin_shared_choice_close(&c);
+}
+
+static void other_models_have_no_choice(void **state) {
+    kin_hparams hp = {.n_layer = 3, .n_embd = N_EMBD, .n_head = 1, .n_head_kv = 1, .head_dim = DIM};
+    kin_shared_choice c;
+    kin_err err;
+    (void)state;
+    assert_int_equal(kin_shared_choice_bytes(&hp, 5), 0);
+    assert_int_equal(kin_shared_choice_open(&c, &hp, 5, &err), 0);
+    assert_null(c.at);
+    kin_shared_choice_close(&c);
 }
 
 // ---- cells
@@ -251,6 +367,10 @@ int main(void) {
         cmocka_unit_test(a_row_has_what_the_layers_behind_it_need),
         cmocka_unit_test(other_models_have_the_residual_only),
         cmocka_unit_test(rows_lose_what_layers_have_used),
+        cmocka_unit_test(a_choice_crosses_borders_before_layers_that_share_it),
+        cmocka_unit_test(a_choice_is_the_same_after_any_rounding_on_the_wire),
+        cmocka_unit_test(a_choice_of_tokens_that_cannot_be_seen_is_refused),
+        cmocka_unit_test(other_models_have_no_choice),
         cmocka_unit_test(a_cell_is_copied_bit_for_bit),
         cmocka_unit_test(a_device_sends_the_rows_that_the_next_one_expects),
         cmocka_unit_test(rows_of_another_border_are_refused),

@@ -1,10 +1,11 @@
 // deepseek2: DeepSeek V2, V2-Lite, V3, R1; Kimi K2; GLM-4.7-Flash; Mistral Large 3. mistral4 is the same under another name.
 // deepseek32 (DeepSeek V3.2) and glm-dsa (GLM-5) are the same with an indexer, which chooses the tokens that attention sees if
-// there are more than its number. Attention is latent; the first layers are dense, the others have experts, often chosen by
-// sigmoids within groups, and shared experts.
+// there are more than its number; in GLM-5.2 and 5.3 most layers share the choice of an earlier one. Attention is latent; the
+// first layers are dense, the others have experts, often chosen by sigmoids within groups, and shared experts.
 #include <math.h>
 #include <stdio.h>
 
+#include "model/border.h"
 #include "model/families/deepseek2.h"
 #include "model/families/moe.h"
 
@@ -108,14 +109,22 @@ static void read_indexer(kin_hparams *hp, kin_meta *k, bool rope_neox) {
         kin_hparams_limit_context(hp, x->n_chosen);
 }
 
-// True if layers use the choice of the layer before. In files without the key these are three of four layers from the fourth on,
-// if the context is as long as GLM-5.2's.
-static bool shares_a_choice(const kin_hparams *hp, kin_meta *k) {
+// Finds the layers that use the choice of the last layer that makes one. In files without the key these are three of four layers
+// from the fourth on, if the context is as long as GLM-5.2's.
+static void read_shared_choices(kin_hparams *hp, kin_meta *k) {
     const bool is_long = hp->n_ctx_train >= 1 << 20;
-    bool shares = false;
-    for (int il = 0; il < hp->n_layer; il++)
-        shares |= kin_meta_int_at(k, "attention.indexer.types", il, !is_long || il < 2 || il % 4 == 2, 0, 1) == 0;
-    return shares;
+    int last = -1;
+    for (int il = 0; il < hp->n_layer && !k->failed; il++) {
+        if (kin_meta_int_at(k, "attention.indexer.types", il, !is_long || il < 2 || il % 4 == 2, 0, 1) != 0) last = il;
+        if (!k->failed && last < 0) kin_meta_fail(k, "layer %d shares a choice of tokens, but no layer before it makes one", il);
+        hp->layers[il].choice_back = il - last;
+    }
+}
+
+// With as many tokens as an indexer chooses, no layer needs a choice.
+static void drop_indexer(kin_hparams *hp) {
+    for (int il = 0; il < hp->n_layer; il++) hp->layers[il].choice_back = 0;
+    hp->indexer = (kin_indexer){0};
 }
 
 static void read_deepseek32_keys(kin_hparams *hp, kin_meta *k) {
@@ -128,15 +137,29 @@ static void read_glm_dsa_keys(kin_hparams *hp, kin_meta *k) {
     read_latents(hp, k);
     if (!k->failed) kin_deepseek2_read_experts(hp, k, KIN_GATING_SIGMOID, false);
     read_indexer(hp, k, false);
-    const bool shares = shares_a_choice(hp, k);
-    if (k->failed || !shares) return;
-    kin_hparams_limit_context(hp, hp->indexer.n_chosen);
-    hp->indexer = (kin_indexer){0};
+    if (!k->failed) read_shared_choices(hp, k);
+    if (k->failed || !kin_hparams_shares_choices(hp)) return;
+    if (hp->n_ctx_max > 0)
+        drop_indexer(hp);
+    else
+        kin_hparams_limit_context(hp, KIN_CHOICE_POSITIONS);
+}
+
+static bool has_tensor(const kin_meta *k, int i_block, const char *what) {
+    char name[64];
+    snprintf(name, sizeof name, "blk.%d.%s", i_block, what);
+    return kin_gguf_find_tensor(k->gguf, name) != NULL;
+}
+
+// A draft block without an indexer of its own sees all tokens.
+static void read_glm_dsa_draft(kin_hparams *hp, kin_meta *k, int i_block) {
+    if (has_tensor(k, i_block, "nextn.eh_proj.weight") && !has_tensor(k, i_block, "indexer.attn_k.weight"))
+        hp->indexer = (kin_indexer){0};
 }
 
 static void describe_deepseek2_layer(const kin_hparams *hp, int il, kin_layer *layer) {
     layer->is_latent = true;
-    layer->n_index_key = hp->indexer.key_dim;
+    layer->n_index_key = hp->layers[il].choice_back > 0 ? 0 : hp->indexer.key_dim;
     layer->has_experts = hp->n_expert > 0 && il >= hp->n_dense;
 }
 
@@ -205,6 +228,7 @@ const kin_arch kin_arch_glm_dsa = {
     .ignored = indexer,
     .read = read_glm_dsa_keys,
     .layer = describe_deepseek2_layer,
+    .draft_layer = read_glm_dsa_draft,
     .required = require_deepseek2_weights,
     .optional = allow_deepseek2_weights,
 };

@@ -277,7 +277,7 @@ static struct ggml_tensor *partial_of(kin_graph *g, const kin_graph_layer *layer
         const kin_layer how = kin_layer_of(g->hp, il);
         const kin_kv_layout kv = kin_layer_kv(&how, (int)layer->k->type);
         if (!kin_attention_may_split(how.n_head_kv, g->n_threads)) continue;
-        const bool chooses = how.n_index_key > 0 && g->n_kv > g->hp->indexer.n_chosen;
+        const bool chooses = kin_layer_chooses(&how) && g->n_kv > g->hp->indexer.n_chosen;
         size_t of_layer = kin_attention_partial_bytes(&kv, how.n_head, n_rows, chooses ? g->hp->indexer.n_chosen : g->n_kv);
         if (of_layer > bytes) bytes = of_layer;
     }
