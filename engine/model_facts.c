@@ -177,16 +177,28 @@ static void set_shares(kin_model_facts *f, const kin_model *m) {
     kin_facts_set_shares(f, bytes);
 }
 
+// Returns the part of n in the context that an indexer chooses.
+static double chosen_part(const kin_hparams *hp, double n) {
+    return hp->indexer.n_chosen < n ? hp->indexer.n_chosen / n : 1;
+}
+
+// The next function's result for a layer with compressed rows.
+static double compressed_of(const kin_hparams *hp, const kin_layer *layer, const kin_shard_options *o) {
+    if (layer->ratio == 0) return 0;
+    const double part = layer->n_index_key > 0 ? chosen_part(hp, (double)o->n_ctx / layer->ratio) : 1;
+    return (double)sizeof(ggml_fp16_t) * (layer->n_index_key + part * layer->head_dim) / layer->ratio;
+}
+
 // Returns the bytes that a layer reads of each token of the context, on average: where an indexer chooses, attention reads only
 // what it has chosen.
 static double read_of(const kin_hparams *hp, const kin_layer *layer, const kin_shard_options *o) {
     const enum ggml_type type = o->kv_type;
     if (layer->is_recurrent || layer->has_no_attention) return 0;
+    if (layer->is_compressed) return compressed_of(hp, layer, o);
     if (kin_layer_chooses(layer)) {
-        const double chosen = hp->indexer.n_chosen < o->n_ctx ? (double)hp->indexer.n_chosen / o->n_ctx : 1;
-        return (double)sizeof(ggml_fp16_t) * layer->n_index_key + chosen * (double)ggml_row_size(type, kin_layer_n_embd_k(layer));
+        const double part = chosen_part(hp, o->n_ctx);
+        return (double)sizeof(ggml_fp16_t) * layer->n_index_key + part * (double)ggml_row_size(type, kin_layer_n_embd_k(layer));
     }
-    if (layer->is_compressed) return layer->ratio > 0 ? (double)sizeof(ggml_fp16_t) * layer->head_dim / layer->ratio : 0;
     return (double)ggml_row_size(type, kin_layer_n_embd_k(layer) + kin_layer_n_embd_v(layer));
 }
 

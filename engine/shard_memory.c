@@ -16,11 +16,13 @@
 static uint64_t indexer_bytes(const kin_hparams *hp, const kin_shard_options *o) {
     enum { SCORED_ROWS = 4 };
     const kin_indexer *x = &hp->indexer;
-    const uint64_t n_batch = (uint64_t)o->n_batch, key = 4 * (uint64_t)x->key_dim;
+    const bool of_rows = hp->compressed.window > 0; // made of a token's values and gates, twice
+    const int n_candidates = of_rows ? o->n_ctx / KIN_COMPRESSED_OVERLAPS : o->n_ctx;
+    const uint64_t n_batch = (uint64_t)o->n_batch, key = (of_rows ? 4 : 1) * 4 * (uint64_t)x->key_dim;
     const uint64_t shared = kin_shared_choice_bytes(hp, o->n_batch), fixed = key * n_batch + shared;
-    if (x->n_chosen == 0 || o->n_ctx <= x->n_chosen) return fixed;
-    const uint64_t per_token = (uint64_t)x->n_head * (key + 4) + 4 * (uint64_t)x->n_chosen;
-    return fixed + per_token * n_batch + shared + SCORED_ROWS * 4 * (uint64_t)o->n_ctx; // shared: of the rows that are wanted
+    if (x->n_chosen == 0 || n_candidates <= x->n_chosen) return fixed;
+    const uint64_t per_token = 4 * (uint64_t)x->n_head * (uint64_t)(x->key_dim + 1) + 4 * (uint64_t)x->n_chosen;
+    return fixed + per_token * n_batch + shared + SCORED_ROWS * 4 * (uint64_t)n_candidates; // shared: of the rows that are wanted
 }
 
 // Estimates ggml's compute buffer and work memory for the largest batch of a prompt.

@@ -372,21 +372,37 @@ static struct ggml_tensor *attend_latent(kin_graph *g, int il, struct ggml_tenso
     return kin_op_by_heads(g, y, w[KIN_W_LATENT_V_B], how.n_head, latent->v_dim); // [n_head * v_dim, n]
 }
 
+// Returns the compressed rows that the layer's indexer chooses, likewise: i32 [n_chosen, n]. NULL: rows see all.
+static struct ggml_tensor *choose_rows(kin_graph *g, int il, struct ggml_tensor *x, struct ggml_tensor *qa,
+                                       kin_graph_rows *rows) {
+    struct ggml_tensor *const *w = g->layers[il].w;
+    if (!w[KIN_W_INDEX_COMPRESSOR_KV] || g->n_kv / KIN_COMPRESSED_OVERLAPS <= g->hp->indexer.n_chosen) return NULL;
+    struct ggml_tensor *q = linear(g, w[KIN_W_INDEX_Q_B], NULL, qa);       // [n_head * key_dim, n]
+    struct ggml_tensor *weights = linear(g, w[KIN_W_INDEX_PROJ], NULL, x); // [n_head, n]
+    return kin_op_compressed_choose(g, il, q, weights, rows);
+}
+
 // Attention of the normed x over a window and compressed rows: [n_group * n_rank, n]
 static struct ggml_tensor *attend_compressed(kin_graph *g, int il, struct ggml_tensor *x) {
     struct ggml_tensor *const *w = g->layers[il].w;
     struct ggml_tensor *const rows_of[] = {w[KIN_W_COMPRESSED_KV], w[KIN_W_COMPRESSOR_KV], w[KIN_W_COMPRESSOR_GATE]};
+    struct ggml_tensor *const keys_of[] = {w[KIN_W_INDEX_COMPRESSOR_KV], w[KIN_W_INDEX_COMPRESSOR_GATE]};
     const kin_compressed *c = &g->hp->compressed;
     const kin_layer how = kin_layer_of(g->hp, il);
     kin_graph_rows *rows = drops_rows(g, il) ? &g->out : &g->all;
     struct ggml_tensor *all = kin_op_linear(g, x, rows_of, NULL, how.ratio > 0 ? 3 : 1, NULL); // [head_dim + n_raw, n_tokens]
     ggml_build_forward_expand(g->gf, kin_op_compressed_rows(g, il, all));
-    if (drops_rows(g, il)) x = wanted_rows(g, x);                    // [n_embd, n_out]
-    struct ggml_tensor *q = linear(g, w[KIN_W_LATENT_Q_A], NULL, x); // [n_query, n]
-    q = kin_block_norm(g, q, w[KIN_W_LATENT_Q_A_NORM], NULL);
-    q = linear(g, w[KIN_W_LATENT_Q_B], NULL, q); // [n_head * head_dim, n]
+    if (w[KIN_W_INDEX_COMPRESSOR_KV]) {
+        all = kin_op_linear(g, x, keys_of, NULL, 2, NULL); // [4 key_dim, n_tokens]
+        ggml_build_forward_expand(g->gf, kin_op_compressed_keys(g, il, all));
+    }
+    if (drops_rows(g, il)) x = wanted_rows(g, x);                     // [n_embd, n_out]
+    struct ggml_tensor *qa = linear(g, w[KIN_W_LATENT_Q_A], NULL, x); // [n_query, n]
+    qa = kin_block_norm(g, qa, w[KIN_W_LATENT_Q_A_NORM], NULL);
+    struct ggml_tensor *chosen = choose_rows(g, il, x, qa, rows);
+    struct ggml_tensor *q = linear(g, w[KIN_W_LATENT_Q_B], NULL, qa); // [n_head * head_dim, n]
     q = kin_op_compressed_queries(g, il, q, rows);
-    q = kin_op_compressed_attend(g, il, q, rows); // [n_head * head_dim, n]
+    q = kin_op_compressed_attend(g, il, q, chosen, rows); // [n_head * head_dim, n]
     return kin_op_by_heads(g, q, w[KIN_W_COMPRESSED_OUT_A], c->n_group, c->n_rank);
 }
 

@@ -52,12 +52,13 @@ typedef struct kin_latent {
     bool is_fused;    // the file has the matrices of keys and values in one, which must be converted (KIN_W_LATENT_KV_B)
 } kin_latent;
 
-// The indexer of latent attention: small heads that choose the tokens that a query sees, if there are more than n_chosen. A token
-// has one key for all of them, in its cell of the cache beside the latent. A token's score is the sum over the heads of weight *
-// max(query . key, 0), and the n_chosen tokens with the greatest scores are seen; of equal ones the earlier.
+// An indexer: small heads that choose the tokens that a query of latent attention sees, if there are more than n_chosen, or, of
+// attention with compressed rows, which rows of overlapping blocks. A token, or a row, has one key for all heads, in its cell of
+// the cache beside the latent or the row. Its score is the sum over the heads of weight * max(query . key, 0), and those n_chosen
+// with the greatest scores are seen; of equal ones the earlier. Keys of rows are compressed as the rows are (kin_compressed).
 typedef struct kin_indexer {
     int n_head;
-    int key_dim;    // of which the first kin_latent.n_rot rotate
+    int key_dim;    // of which the first kin_latent.n_rot rotate; of keys of rows the last
     int n_chosen;   // 0: the model has no indexer
     bool rope_neox; // of its queries and keys
     float eps;      // of the keys' norm, which subtracts the mean
@@ -72,14 +73,13 @@ typedef struct kin_compressed {
     int window; // tokens that a query sees, including its own
     int n_rot;
     int n_group, n_rank; // groups of heads, and what each group's matrix makes of them
-    int n_index;         // the indexer would choose as many compressed rows if there were more
 } kin_compressed;
 
 enum {
     KIN_COMPRESSED_OVERLAPS = 4, // the ratio of layers whose blocks overlap
     KIN_COMPRESSED_RATIO = 128,  // the largest
     KIN_COMPRESSED_WINDOW = 256,
-    KIN_COMPRESSED_ROWS = 512, // most compressed rows that a query sees
+    KIN_COMPRESSED_ROWS = 8192, // most compressed rows that a query sees
 };
 
 // How several residual streams are mixed (model/streams.h).
@@ -123,7 +123,7 @@ typedef struct kin_layer {
     bool has_no_ff;              // the layer is attention, or recurrent, only
     bool is_recurrent;           // a gated delta net, or a short convolution, instead of attention: a state of each sequence
     bool is_latent;              // attention is latent: head_dim and v_dim are those of the cache
-    int n_index_key;             // numbers of the indexer's key in a token's cell; 0: there is no indexer
+    int n_index_key;             // numbers of the indexer's key in a token's cell, or in that which ends a block; 0: it has none
     bool is_compressed;          // attention sees a window and compressed rows; head_dim is that of the one key
     int ratio;                   // tokens of a compressed row; 0: the layer has no such rows
     bool has_ngrams;             // an embedding of the last tokens is added to the streams before it
@@ -217,9 +217,11 @@ static inline int kin_hparams_stream_width(const kin_hparams *hp) {
 static inline int kin_layer_n_raw(const kin_layer *layer) {
     return layer->ratio == 0 ? 0 : (layer->ratio == KIN_COMPRESSED_OVERLAPS ? 4 : 2) * layer->head_dim;
 }
-// Its numbers in the cache of a token: the token's row, the row of the block that it ends, and these.
+// Its numbers in the cache of a token: the token's row, the row of the block that it ends, and these; of an indexer likewise the
+// key of the block, and four times as many of which such keys are made.
 static inline int kin_layer_n_compressed(const kin_layer *layer) {
-    return (layer->ratio == 0 ? 1 : 2) * layer->head_dim + kin_layer_n_raw(layer);
+    const int n_index = layer->n_index_key > 0 ? layer->n_index_key + 4 * layer->n_index_key : 0;
+    return (layer->ratio == 0 ? 1 : 2) * layer->head_dim + kin_layer_n_raw(layer) + n_index;
 }
 
 // Returns the number of the first layers of which some need the tokens' numbers, because these choose their experts; so numbers
@@ -251,9 +253,9 @@ static inline int kin_hparams_expert_width(const kin_hparams *hp) {
     return hp->n_expert_latent > 0 ? hp->n_expert_latent : hp->n_embd;
 }
 
-// True if its attention reads tokens that an indexer chooses, its own or an earlier layer's.
+// True if its attention reads single tokens that an indexer chooses, its own or an earlier layer's.
 static inline bool kin_layer_chooses(const kin_layer *layer) {
-    return layer->n_index_key > 0 || layer->choice_back > 0;
+    return !layer->is_compressed && (layer->n_index_key > 0 || layer->choice_back > 0);
 }
 
 // Returns the layout of its KV cache with kin's kernels. type: a GGUF type number

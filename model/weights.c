@@ -59,6 +59,7 @@ typedef enum dim {
     DIM_LATENT_K,
     DIM_LATENT_V,
     DIM_INDEX_KEY, // of an indexer, like the following
+    DIM_INDEX_KEY_TWICE,
     DIM_INDEX_HEADS,
     DIM_INDEX_QUERIES,
 } dim;
@@ -137,6 +138,10 @@ static const weight_spec weight_specs[KIN_W_COUNT] = {
     [KIN_W_INDEX_K_NORM_BIAS] = {"indexer.k_norm.bias", KIN_WEIGHT_BLOCK_ATTN, {DIM_INDEX_KEY}},
     [KIN_W_INDEX_Q_B] = {"indexer.attn_q_b.weight", KIN_WEIGHT_BLOCK_ATTN, {DIM_LATENT_QUERY, DIM_INDEX_QUERIES}},
     [KIN_W_INDEX_PROJ] = {"indexer.proj.weight", KIN_WEIGHT_BLOCK_ATTN, {DIM_EMBD, DIM_INDEX_HEADS}},
+    [KIN_W_INDEX_COMPRESSOR_KV] = {"indexer_compressor_kv.weight", KIN_WEIGHT_BLOCK_ATTN, {DIM_EMBD, DIM_INDEX_KEY_TWICE}},
+    [KIN_W_INDEX_COMPRESSOR_GATE] = {"indexer_compressor_gate.weight", KIN_WEIGHT_BLOCK_ATTN, {DIM_EMBD, DIM_INDEX_KEY_TWICE}},
+    [KIN_W_INDEX_COMPRESSOR_APE] = {"indexer_compressor_ape.weight", KIN_WEIGHT_BLOCK_ATTN, {DIM_INDEX_KEY_TWICE, DIM_RATIO}},
+    [KIN_W_INDEX_COMPRESSOR_NORM] = {"indexer_compressor_norm.weight", KIN_WEIGHT_BLOCK_ATTN, {DIM_INDEX_KEY}},
     [KIN_W_COMPRESSED_KV] = {"attn_kv.weight", KIN_WEIGHT_BLOCK_ATTN, {DIM_EMBD, DIM_HEAD}},
     [KIN_W_COMPRESSED_KV_NORM] = {"attn_kv_a_norm.weight", KIN_WEIGHT_BLOCK_ATTN, {DIM_HEAD}},
     [KIN_W_COMPRESSED_OUT_A] = {"attn_output_a.weight", KIN_WEIGHT_BLOCK_ATTN, {DIM_GROUP_HEADS, DIM_GROUP_RANKS}},
@@ -246,7 +251,7 @@ int kin_weight_is_vector(kin_weight weight) {
     const char *name = weight_specs[weight].name;
     if (weight == KIN_W_DELTA_CONV || weight == KIN_W_CONV_TAPS || weight == KIN_W_NGRAM_CONV) return true;
     if (weight == KIN_W_ATTN_Q_NORM_EACH || weight == KIN_W_ATTN_K_NORM_EACH) return true;
-    if (weight == KIN_W_COMPRESSOR_APE || weight == KIN_W_FFN_TOKEN_EXPERTS) return true;
+    if (weight == KIN_W_COMPRESSOR_APE || weight == KIN_W_INDEX_COMPRESSOR_APE || weight == KIN_W_FFN_TOKEN_EXPERTS) return true;
     if (weight == KIN_W_STATE_A || weight == KIN_W_STATE_D || weight == KIN_W_STATE_NORM) return true;
     return weight_specs[weight].dims[1] == DIM_ONE || strcmp(name + strlen(name) - strlen(".bias"), ".bias") == 0;
 }
@@ -318,6 +323,7 @@ static int64_t dim_size(dim d, const kin_hparams *hp, const kin_layer *layer) {
     case DIM_LATENT_K: return hp->latent.k_dim;
     case DIM_LATENT_V: return hp->latent.v_dim;
     case DIM_INDEX_KEY: return hp->indexer.key_dim;
+    case DIM_INDEX_KEY_TWICE: return 2 * (int64_t)hp->indexer.key_dim;
     case DIM_INDEX_HEADS: return hp->indexer.n_head;
     case DIM_INDEX_QUERIES: return (int64_t)hp->indexer.n_head * hp->indexer.key_dim;
     }

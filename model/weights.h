@@ -75,8 +75,12 @@ typedef enum kin_weight {
     KIN_W_INDEX_K,      // of an indexer: a token's key,
     KIN_W_INDEX_K_NORM, // its norm,
     KIN_W_INDEX_K_NORM_BIAS,
-    KIN_W_INDEX_Q_B,          // the queries of its heads, made of the queries' latent,
-    KIN_W_INDEX_PROJ,         // and the weights of the heads
+    KIN_W_INDEX_Q_B,             // the queries of its heads, made of the queries' latent,
+    KIN_W_INDEX_PROJ,            // and the weights of the heads
+    KIN_W_INDEX_COMPRESSOR_KV,   // of an indexer that chooses compressed rows, instead of K: what makes keys as COMPRESSOR_KV
+    KIN_W_INDEX_COMPRESSOR_GATE, // and the following make rows
+    KIN_W_INDEX_COMPRESSOR_APE,
+    KIN_W_INDEX_COMPRESSOR_NORM,
     KIN_W_COMPRESSED_KV,      // of attention with compressed rows, like the following: a token's row,
     KIN_W_COMPRESSED_KV_NORM, // and its norm
     KIN_W_COMPRESSED_OUT_A,   // of each group of heads,

@@ -74,9 +74,9 @@ static bool is_known(const kin_golden *g) {
 
 // True if only kin's kernels can compute the model.
 static bool lacks_ggml(const kin_golden *g) {
-    static const char *const lacking[] = {"deepseek32",   "deepseek4.", "dsv2",        "dsv3.",           "glm-dsa",
-                                          "kimi-linear.", "lfm2",       "ministral3.", "mistral-large3.", "mistral4.",
-                                          "nemotron_h",   "qwen35",     "qwen3next",   "qwen4exp."};
+    static const char *const lacking[] = {"deepseek32",   "deepseek4", "dsv2",        "dsv3.",           "glm-dsa",
+                                          "kimi-linear.", "lfm2",      "ministral3.", "mistral-large3.", "mistral4.",
+                                          "nemotron_h",   "qwen35",    "qwen3next",   "qwen4exp."};
     for (size_t i = 0; i < sizeof lacking / sizeof *lacking; i++)
         if (strncmp(g->name, lacking[i], strlen(lacking[i])) == 0) return true;
     return false;
@@ -391,6 +391,7 @@ static void a_ring_of_two_has_the_bits_of_one_machine(void **state) {
         for (size_t k = 0; k < sizeof names / sizeof *names; k++)
             if (strncmp(models[i].name, names[k], strlen(names[k])) == 0) check_ring(GOLDEN_DIR, &models[i]);
     check_ring(OWN_DIR, own_of("deepseek4."));
+    check_ring(OWN_DIR, own_of("deepseek4-sparse."));
     check_ring(OWN_DIR, own_of("deepseek32-sparse."));
     check_ring(OWN_DIR, own_of("glm-dsa-sparse."));
     check_ring(OWN_DIR, own_of("glm-dsa-shared."));
@@ -450,6 +451,7 @@ static void check_prefixes(const kin_golden *g, int least) {
 static void compressed_rows_and_indexers_follow_from_the_tokens_alone(void **state) {
     (void)state;
     check_prefixes(own_of("deepseek4."), 120);
+    check_prefixes(own_of("deepseek4-sparse."), 120);
     check_prefixes(own_of("deepseek32-sparse."), 24);
     check_prefixes(own_of("glm-dsa-sparse."), 8);
     check_prefixes(own_of("glm-dsa-shared."), 8);
@@ -684,6 +686,7 @@ static void check_choice(const kin_golden *g, int n_chosen) {
 static void chosen_tokens_depend_on_no_batch_and_no_thread(void **state) {
     (void)state;
     check_choice(own_of("deepseek32-sparse."), 32);
+    check_choice(own_of("deepseek4-sparse."), 27); // 6 rows of 4 tokens, and 3 tokens of the next one
     check_choice(own_of("glm-dsa-sparse."), 16);
     check_choice(own_of("glm-dsa-shared."), 16);
 }

@@ -154,8 +154,8 @@ static void print_model(const kin_model *m, const char *name, const kin_vocab *v
     else
         printf("context      %d tokens in training\n", hp->n_ctx_train);
     if (hp->indexer.n_chosen > 0)
-        printf("indexer      %d heads of %d choose the %d tokens that a token sees, if there are more\n", hp->indexer.n_head,
-               hp->indexer.key_dim, hp->indexer.n_chosen);
+        printf("indexer      %d heads of %d choose the %d %s that a token sees, if there are more\n", hp->indexer.n_head,
+               hp->indexer.key_dim, hp->indexer.n_chosen, hp->compressed.window > 0 ? "compressed rows" : "tokens");
     if (m->ngram_embd)
         printf("on disk      %s of n-gram embeddings stay in the file: %d rows of them are read for a token, before layer %d\n",
                kin_size_format(m->ngram_embd->n_bytes, size, sizeof size), kin_ngram_n_rows(&hp->ngram), hp->ngram.layer);

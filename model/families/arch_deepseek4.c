@@ -8,14 +8,6 @@
 
 static const char *const obeyed[] = {"attention.value_length", "nextn_predict_layers", "expert_group_count", NULL};
 
-static const char *const indexer[] = {"indexer.proj.weight",
-                                      "indexer.attn_q_b.weight",
-                                      "indexer_compressor_kv.weight",
-                                      "indexer_compressor_gate.weight",
-                                      "indexer_compressor_ape.weight",
-                                      "indexer_compressor_norm.weight",
-                                      NULL};
-
 static void read_streams(kin_hparams *hp, kin_meta *k) {
     hp->n_streams = kin_meta_int(k, "hyper_connection.count", KIN_KEY_REQUIRED, 2, KIN_STREAMS_MAX);
     hp->streams = KIN_STREAMS_SINKHORN;
@@ -55,18 +47,29 @@ static void read_attention(kin_hparams *hp, kin_meta *k) {
     c->window = kin_meta_int(k, "attention.sliding_window", KIN_KEY_REQUIRED, 1, KIN_COMPRESSED_WINDOW);
     c->n_group = kin_meta_int(k, "attention.output_group_count", KIN_KEY_REQUIRED, 1, 4096);
     c->n_rank = kin_meta_int(k, "attention.output_lora_rank", KIN_KEY_REQUIRED, 1, 1 << 16);
-    c->n_index = kin_meta_int(k, "attention.indexer.top_k", KIN_KEY_REQUIRED, 1, 1 << 20);
     hp->latent.n_query = kin_meta_int(k, "attention.q_lora_rank", KIN_KEY_REQUIRED, 16, 1 << 16);
     hp->latent.n_rot = c->n_rot; // of the matrices that make queries
     hp->latent.k_dim = hp->head_dim - c->n_rot;
     if (!k->failed) check_heads(hp, k);
 }
 
-// With no more compressed rows than the indexer chooses, it chooses all of them.
+static void read_indexer(kin_hparams *hp, kin_meta *k) {
+    kin_indexer *x = &hp->indexer;
+    x->n_head = kin_meta_int(k, "attention.indexer.head_count", KIN_KEY_REQUIRED, 1, 1024);
+    x->key_dim = kin_meta_int(k, "attention.indexer.key_length", KIN_KEY_REQUIRED, 1, KIN_KV_DIM);
+    x->n_chosen = kin_meta_int(k, "attention.indexer.top_k", KIN_KEY_REQUIRED, 1, 1 << 20);
+    if (!k->failed && (x->key_dim % 16 != 0 || x->key_dim < hp->compressed.n_rot))
+        kin_meta_fail(k, "an indexer's keys of %d numbers, of which %d rotate, are not supported", x->key_dim,
+                      hp->compressed.n_rot);
+}
+
+// A query sees at most KIN_COMPRESSED_ROWS rows, and an indexer chooses at most KIN_CHOSEN_MAX: with no more rows than it would
+// choose, it chooses all of them.
 static void limit_context(kin_hparams *hp, int ratio) {
-    const int n_index = ratio == KIN_COMPRESSED_OVERLAPS ? hp->compressed.n_index : KIN_COMPRESSED_ROWS;
-    const int n = ratio * (n_index < KIN_COMPRESSED_ROWS ? n_index : KIN_COMPRESSED_ROWS);
-    if (hp->n_ctx_max == 0 || n < hp->n_ctx_max) kin_hparams_limit_context(hp, n);
+    const bool chooses = ratio == KIN_COMPRESSED_OVERLAPS && hp->indexer.n_chosen <= KIN_CHOSEN_MAX;
+    const int n_seen = ratio == KIN_COMPRESSED_OVERLAPS ? hp->indexer.n_chosen : KIN_COMPRESSED_ROWS;
+    const int n = ratio * (n_seen < KIN_COMPRESSED_ROWS ? n_seen : KIN_COMPRESSED_ROWS);
+    if (!chooses && (hp->n_ctx_max == 0 || n < hp->n_ctx_max)) kin_hparams_limit_context(hp, n);
 }
 
 static void read_layer(kin_layer *layer, kin_meta *k, int il) {
@@ -100,6 +103,7 @@ static void read_deepseek4_keys(kin_hparams *hp, kin_meta *k) {
     read_streams(hp, k);
     read_ropes(hp, k);
     read_attention(hp, k);
+    read_indexer(hp, k);
     read_layers(hp, k);
     if (!k->failed && hp->n_expert == 0) kin_meta_fail(k, "deepseek4 models without experts are not supported");
     if (!k->failed && hp->routing.gating == KIN_GATING_CHOSEN)
@@ -108,8 +112,9 @@ static void read_deepseek4_keys(kin_hparams *hp, kin_meta *k) {
 }
 
 static void describe_deepseek4_layer(const kin_hparams *hp, int il, kin_layer *layer) {
-    (void)hp, (void)il;
+    (void)il;
     layer->is_compressed = true;
+    layer->n_index_key = layer->ratio == KIN_COMPRESSED_OVERLAPS ? hp->indexer.key_dim : 0;
     layer->rope = layer->ratio > 0;
     layer->gate = KIN_GATE_CLAMPED;
 }
@@ -121,9 +126,13 @@ static kin_weight_set require_deepseek4_weights(const kin_hparams *hp, const kin
         KIN_W_SINKHORN_ATTN_SCALE, KIN_W_SINKHORN_FF_FN, KIN_W_SINKHORN_FF_BASE, KIN_W_SINKHORN_FF_SCALE, KIN_WEIGHTS_EXPERTS);
     const kin_weight_set rows =
         KIN_WEIGHT_SET(KIN_W_COMPRESSOR_KV, KIN_W_COMPRESSOR_GATE, KIN_W_COMPRESSOR_APE, KIN_W_COMPRESSOR_NORM);
+    const kin_weight_set indexer =
+        KIN_WEIGHT_SET(KIN_W_INDEX_Q_B, KIN_W_INDEX_PROJ, KIN_W_INDEX_COMPRESSOR_KV, KIN_W_INDEX_COMPRESSOR_GATE,
+                       KIN_W_INDEX_COMPRESSOR_APE, KIN_W_INDEX_COMPRESSOR_NORM);
     const kin_weight_set shared = KIN_WEIGHT_SET(KIN_WEIGHTS_SHARED);
     if (hp->n_ff_shared > 0) kin_weight_set_join(&set, &shared);
     if (layer->ratio > 0) kin_weight_set_join(&set, &rows);
+    if (layer->n_index_key > 0) kin_weight_set_join(&set, &indexer);
     kin_weight_set_add(&set, layer->routes_by_token ? KIN_W_FFN_TOKEN_EXPERTS : KIN_W_FFN_CHOICE_BIAS);
     return set;
 }
@@ -134,7 +143,6 @@ const kin_arch kin_arch_deepseek4 = {
     .drafts = true,
     .drafts_unnormed = true,
     .keys = obeyed,
-    .ignored = indexer,
     .read = read_deepseek4_keys,
     .layer = describe_deepseek4_layer,
     .draft_layer = read_deepseek4_draft,

@@ -89,8 +89,17 @@ struct ggml_tensor *kin_op_by_heads(kin_graph *g, struct ggml_tensor *x, struct 
 struct ggml_tensor *kin_op_compressed_rows(kin_graph *g, int il, struct ggml_tensor *y);
 // Normalises each head of the queries y // [n_head * head_dim, n], without a weight, and rotates it. Changes y.
 struct ggml_tensor *kin_op_compressed_queries(kin_graph *g, int il, struct ggml_tensor *y, kin_graph_rows *rows);
-// Attention of such queries -> [n_head * head_dim, n], rotated back
-struct ggml_tensor *kin_op_compressed_attend(kin_graph *g, int il, struct ggml_tensor *q, kin_graph_rows *rows);
+// Attention of such queries -> [n_head * head_dim, n], rotated back. chosen // i32 [n_chosen, n]: what kin_op_compressed_choose
+// has made; NULL: they see all compressed rows.
+struct ggml_tensor *kin_op_compressed_attend(kin_graph *g, int il, struct ggml_tensor *q, struct ggml_tensor *chosen,
+                                             kin_graph_rows *rows);
+// Stores y // [4 key_dim, n], the values and gates of an indexer's keys of compressed rows, and the keys of the blocks that end
+// with these tokens.
+struct ggml_tensor *kin_op_compressed_keys(kin_graph *g, int il, struct ggml_tensor *y);
+// Chooses the compressed rows that rows see: q // [n_head * key_dim, n] queries of the indexer's heads, which it rotates, weights
+// // [n_head, n] -> i32 [n_chosen, n], of which only rows are set that would see more.
+struct ggml_tensor *kin_op_compressed_choose(kin_graph *g, int il, struct ggml_tensor *q, struct ggml_tensor *weights,
+                                             kin_graph_rows *rows);
 
 // Normalises the latents of y // [n_latent + n_rot, n], rotates the keys behind them, and stores both. Changes y.
 struct ggml_tensor *kin_op_latent_keys(kin_graph *g, int il, struct ggml_tensor *y);
