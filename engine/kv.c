@@ -6,6 +6,9 @@
 
 static const ggml_fp16_t f16_zero = 0x0000, f16_minus_infinity = 0xfc00;
 
+// What is kept of a token in a layer.
+enum { KEYS, VALUES, INDEX_KEYS, N_CACHES };
+
 struct kin_kv {
     kin_kv_options o;
     kin_kv_blocks *blocks;
@@ -19,22 +22,22 @@ struct kin_kv {
 
     struct ggml_context *cpu_ctx, *gpu_ctx;
     int n_layer;
-    kin_layer *layers;           // [n_layer] of the model
-    bool *has_window;            // [n_layer] whether the layer uses the window's blocks
-    const kin_kernels *kernels;  // the CPU's blocks are laid out as kin_kv_layout says; NULL: as ggml's tensors
-    size_t row_bytes;            // of a token's keys and values in the widest layer
-    struct ggml_tensor **k, **v; // [n_layer] of the model; NULL for layers that are not here
+    kin_layer *layers;                 // [n_layer] of the model
+    bool *has_window;                  // [n_layer] whether the layer uses the window's blocks
+    const kin_kernels *kernels;        // the CPU's blocks are laid out as kin_kv_layout says; NULL: as ggml's tensors
+    size_t row_bytes;                  // of a token's keys and values in the widest layer
+    struct ggml_tensor **of[N_CACHES]; // [n_layer] of the model; NULL for layers that are not here, or have none
     ggml_backend_buffer_t cpu_buf, gpu_buf;
     void *cpu_memory;
     size_t cpu_bytes;
 };
 
-// The widths of a layer's keys (0) and values (1) in cells of its own; 0: it is recurrent, has no attention, or its values are in
-// its keys.
-static int64_t width(const kin_hparams *hp, int il, int is_v) {
+// The width of one of a layer's caches; 0: the layer is recurrent, has no attention, or has none of these.
+static int64_t width(const kin_hparams *hp, int il, int cache) {
     const kin_layer layer = kin_layer_of(hp, il);
     if (layer.is_recurrent || layer.has_no_attention) return 0;
-    return is_v ? kin_layer_n_embd_v(&layer) : kin_layer_n_embd_k(&layer);
+    if (cache == INDEX_KEYS) return kin_layer_n_index(&layer);
+    return cache == VALUES ? kin_layer_n_embd_v(&layer) : kin_layer_n_embd_k(&layer);
 }
 
 int kin_kv_home(const kin_hparams *hp, const kin_window *w, int il) {
@@ -46,15 +49,15 @@ int kin_kv_home(const kin_hparams *hp, const kin_window *w, int il) {
     return home;
 }
 
-// Cells with compressed rows are F16 for any type, and so are the keys of indexers, which are where others have values.
-static enum ggml_type type_of(const kin_layer *layer, int is_v, enum ggml_type type) {
-    return layer->is_compressed || (is_v && layer->n_index_key > 0) ? GGML_TYPE_F16 : type;
+// Cells with compressed rows are F16 for any type, and so are the keys of indexers.
+static enum ggml_type type_of(const kin_layer *layer, int cache, enum ggml_type type) {
+    return layer->is_compressed || cache == INDEX_KEYS ? GGML_TYPE_F16 : type;
 }
 
 static size_t layer_row_bytes(const kin_hparams *hp, enum ggml_type type, int il) {
     const kin_layer layer = kin_layer_of(hp, il);
     size_t bytes = 0;
-    for (int is_v = 0; is_v < 2; is_v++) bytes += ggml_row_size(type_of(&layer, is_v, type), width(hp, il, is_v));
+    for (int i = 0; i < N_CACHES; i++) bytes += ggml_row_size(type_of(&layer, i, type), width(hp, il, i));
     return bytes;
 }
 
@@ -149,13 +152,16 @@ int kin_kv_open(kin_kv **out, const kin_hparams *hp, const kin_kv_options *o,
     kv->layers = calloc((size_t)hp->n_layer, sizeof *kv->layers);
     for (int il = 0; il < hp->n_layer && kv->layers; il++) kv->layers[il] = kin_layer_of(hp, il);
     kv->has_window = calloc((size_t)hp->n_layer, sizeof *kv->has_window);
-    kv->k = calloc((size_t)hp->n_layer, sizeof *kv->k);
-    kv->v = calloc((size_t)hp->n_layer, sizeof *kv->v);
-    struct ggml_init_params params = {.mem_size = (2 * n_layer + 1) * ggml_tensor_overhead(), .no_alloc = true};
+    bool ok = true;
+    for (int i = 0; i < N_CACHES; i++) {
+        kv->of[i] = calloc((size_t)hp->n_layer, sizeof *kv->of[i]);
+        ok = ok && kv->of[i];
+    }
+    struct ggml_init_params params = {.mem_size = (N_CACHES * n_layer + 1) * ggml_tensor_overhead(), .no_alloc = true};
     kv->cpu_ctx = ggml_init(params);
     kv->gpu_ctx = ggml_init(params);
     kv->block_copy = malloc(kv->row_bytes * KIN_KV_CELLS);
-    if (!kv->layers || !kv->has_window || !kv->block_copy || !kv->k || !kv->v || !kv->cpu_ctx || !kv->gpu_ctx) {
+    if (!kv->layers || !kv->has_window || !kv->block_copy || !ok || !kv->cpu_ctx || !kv->gpu_ctx) {
         kin_err_set(err, "out of memory");
         goto fail;
     }
@@ -175,9 +181,9 @@ int kin_kv_open(kin_kv **out, const kin_hparams *hp, const kin_kv_options *o,
             struct ggml_context *ctx = device->is_gpu ? kv->gpu_ctx : kv->cpu_ctx;
             const int64_t n_cells = n_cells_of(hp, o, il, device->is_gpu);
             kv->has_window[il] = !device->is_gpu && kin_kv_window_has(&o->window, &kv->layers[il]);
-            kv->k[il] = ggml_new_tensor_2d(ctx, type_of(&kv->layers[il], 0, o->type), width(hp, il, 0), n_cells);
-            if (width(hp, il, 1) > 0)
-                kv->v[il] = ggml_new_tensor_2d(ctx, type_of(&kv->layers[il], 1, o->type), width(hp, il, 1), n_cells);
+            for (int i = 0; i < N_CACHES; i++)
+                if (width(hp, il, i) > 0)
+                    kv->of[i][il] = ggml_new_tensor_2d(ctx, type_of(&kv->layers[il], i, o->type), width(hp, il, i), n_cells);
         }
     }
     if (alloc_cpu(kv, err) != 0 || alloc_gpu(kv, gpu, err) != 0) goto fail;
@@ -198,8 +204,7 @@ void kin_kv_close(kin_kv *kv) {
     if (kv->gpu_ctx) ggml_free(kv->gpu_ctx);
     free(kv->layers);
     free(kv->has_window);
-    free(kv->k);
-    free(kv->v);
+    for (int i = 0; i < N_CACHES; i++) free(kv->of[i]);
     free(kv->block_copy);
     kin_kv_blocks_close(kv->blocks);
     kin_kv_states_close(kv->states);
@@ -232,8 +237,8 @@ static void copy_block(kin_kv *kv, struct ggml_tensor *t, int from_block, int to
 }
 
 static void copy_layer(kin_kv *kv, int il, int from_block, int to_block) {
-    if (kv->k[il]) copy_block(kv, kv->k[il], from_block, to_block);
-    if (kv->v[il]) copy_block(kv, kv->v[il], from_block, to_block);
+    for (int i = 0; i < N_CACHES; i++)
+        if (kv->of[i][il]) copy_block(kv, kv->of[i][il], from_block, to_block);
 }
 
 _Static_assert((int)KIN_WINDOW_LOADS == (int)KIN_PAGES_MAX, "windows have room for the pages of a request");
@@ -332,7 +337,7 @@ void kin_kv_swap_later(kin_kv *kv, kin_kv_later *later) {
 
 void kin_kv_copy_later(kin_kv *kv, int il, const kin_kv_later *later) {
     kin_kv_states_copy(kv->states, il, &later->states);
-    for (int i = 0; i < later->blocks.n && kv->has_window[il] && kv->k[il]; i++) {
+    for (int i = 0; i < later->blocks.n && kv->has_window[il] && kv->of[KEYS][il]; i++) {
         copy_layer(kv, il, later->blocks.at[i].from, later->blocks.at[i].to);
     }
 }
@@ -411,11 +416,11 @@ int kin_kv_n_layers(const kin_kv *kv) {
 }
 
 bool kin_kv_has_layer(const kin_kv *kv, int il) {
-    return kv->k[il] != NULL;
+    return kv->of[KEYS][il] != NULL;
 }
 
 bool kin_kv_is_on_gpu(const kin_kv *kv, int il) {
-    return kv->k[il]->buffer != kv->cpu_buf;
+    return kv->of[KEYS][il]->buffer != kv->cpu_buf;
 }
 
 int kin_kv_block(const kin_kv *kv, int32_t seq, int i) {
@@ -440,14 +445,15 @@ static int block_of_layer(const kin_kv *kv, int32_t seq, int i, int il) {
 
 void kin_kv_page_get(const kin_kv *kv, int32_t seq, int i, int il, uint8_t *page) {
     const size_t block = (size_t)block_of_layer(kv, seq, i, il);
-    struct ggml_tensor *of[] = {kv->k[il], kv->v[il]};
     const uint8_t *end = page + kin_kv_page_bytes(kv);
-    for (int k = 0; k < 2 && of[k]; k++) {
-        const size_t bytes = block_bytes(of[k]), at = block * bytes;
-        if (of[k]->buffer == kv->cpu_buf)
-            memcpy(page, (const char *)of[k]->data + at, bytes);
+    for (int i_cache = 0; i_cache < N_CACHES; i_cache++) {
+        struct ggml_tensor *of = kv->of[i_cache][il];
+        const size_t bytes = block_bytes(of), at = block * bytes;
+        if (!of) continue;
+        if (of->buffer == kv->cpu_buf)
+            memcpy(page, (const char *)of->data + at, bytes);
         else
-            ggml_backend_tensor_get(of[k], page, at, bytes);
+            ggml_backend_tensor_get(of, page, at, bytes);
         page += bytes;
     }
     memset(page, 0, (size_t)(end - page));
@@ -455,13 +461,14 @@ void kin_kv_page_get(const kin_kv *kv, int32_t seq, int i, int il, uint8_t *page
 
 void kin_kv_page_set(kin_kv *kv, int32_t seq, int i, int il, const uint8_t *page) {
     const size_t block = (size_t)block_of_layer(kv, seq, i, il);
-    struct ggml_tensor *of[] = {kv->k[il], kv->v[il]};
-    for (int k = 0; k < 2 && of[k]; k++) {
-        const size_t bytes = block_bytes(of[k]), at = block * bytes;
-        if (of[k]->buffer == kv->cpu_buf)
-            memcpy((char *)of[k]->data + at, page, bytes);
+    for (int i_cache = 0; i_cache < N_CACHES; i_cache++) {
+        struct ggml_tensor *of = kv->of[i_cache][il];
+        const size_t bytes = block_bytes(of), at = block * bytes;
+        if (!of) continue;
+        if (of->buffer == kv->cpu_buf)
+            memcpy((char *)of->data + at, page, bytes);
         else
-            ggml_backend_tensor_set(of[k], page, at, bytes);
+            ggml_backend_tensor_set(of, page, at, bytes);
         page += bytes;
     }
 }
@@ -504,12 +511,12 @@ static bool are_kernel_scales_finite(int n_head_kv, int dim, const uint8_t *cell
 
 bool kin_kv_page_is_finite(const kin_kv *kv, int il, const uint8_t *page) {
     const kin_layer *layer = &kv->layers[il];
-    const size_t k_bytes = block_bytes(kv->k[il]), v_bytes = block_bytes(kv->v[il]);
-    if (type_of(layer, 0, kv->o.type) == GGML_TYPE_F16) return are_finite(page, (k_bytes + v_bytes) / sizeof(ggml_fp16_t));
+    const size_t k_bytes = block_bytes(kv->of[KEYS][il]), v_bytes = block_bytes(kv->of[VALUES][il]), both = k_bytes + v_bytes;
+    if (!are_finite(page + both, block_bytes(kv->of[INDEX_KEYS][il]) / sizeof(ggml_fp16_t))) return false;
+    if (type_of(layer, KEYS, kv->o.type) == GGML_TYPE_F16) return are_finite(page, both / sizeof(ggml_fp16_t));
     if (!kv->kernels || kin_kv_is_on_gpu(kv, il))
         return are_ggml_scales_finite(page, k_bytes) && are_ggml_scales_finite(page + k_bytes, v_bytes);
     if (!are_kernel_scales_finite(layer->n_head_kv, layer->head_dim, page, k_bytes)) return false;
-    if (layer->n_index_key > 0) return are_finite(page + k_bytes, v_bytes / sizeof(ggml_fp16_t));
     return v_bytes == 0 || are_kernel_scales_finite(layer->n_head_kv, layer->v_dim, page + k_bytes, v_bytes);
 }
 
@@ -537,12 +544,12 @@ int kin_kv_n_parts(const kin_kv *kv, int il, int n_blocks) {
     const int n_window = kin_kv_window_n_blocks(&kv->o.window);
     if (!kin_kv_is_storable(kv)) return 0;
     if (kv->layers[il].is_recurrent) return (int)ceil_div(kv->state_bytes, kin_kv_page_bytes(kv));
-    if (!kin_kv_window_has(&kv->o.window, &kv->layers[il]) || (kv->layers[il].kv_back > 0 && !kv->k[il])) return 0;
+    if (!kin_kv_window_has(&kv->o.window, &kv->layers[il]) || (kv->layers[il].kv_back > 0 && !kv->of[KEYS][il])) return 0;
     return n_window < n_blocks ? n_window : n_blocks;
 }
 
 bool kin_kv_has_parts(const kin_kv *kv, int il) {
-    return kin_kv_layer_states(kv, il) || (kv->has_window[il] && kv->k[il]);
+    return kin_kv_layer_states(kv, il) || (kv->has_window[il] && kv->of[KEYS][il]);
 }
 
 bool kin_kv_is_at_checkpoint(const kin_kv *kv, int32_t seq, int n_blocks) {
@@ -627,19 +634,23 @@ int kin_kv_n_tokens(const kin_kv *kv, int32_t seq) {
 }
 
 struct ggml_tensor *kin_kv_k(const kin_kv *kv, int il) {
-    return kv->k[il];
+    return kv->of[KEYS][il];
 }
 
 struct ggml_tensor *kin_kv_v(const kin_kv *kv, int il) {
-    return kv->v[il];
+    return kv->of[VALUES][il];
+}
+
+struct ggml_tensor *kin_kv_index(const kin_kv *kv, int il) {
+    return kv->of[INDEX_KEYS][il];
 }
 
 kin_kv_cells kin_kv_cells_of(const kin_kv *kv, int il) {
-    kin_assert(kv->k[il] && kv->v[il]);
-    return (kin_kv_cells){.layout = kin_layer_kv(&kv->layers[il], (int)kv->k[il]->type),
+    kin_assert(kv->of[KEYS][il] && kv->of[VALUES][il]);
+    return (kin_kv_cells){.layout = kin_layer_kv(&kv->layers[il], (int)kv->of[KEYS][il]->type),
                           .kernels = kin_kv_is_on_gpu(kv, il) ? NULL : kv->kernels,
-                          .k = kv->k[il],
-                          .v = kv->v[il]};
+                          .k = kv->of[KEYS][il],
+                          .v = kv->of[VALUES][il]};
 }
 
 bool kin_kv_has_window_cells(const kin_kv *kv, int il) {

@@ -201,8 +201,9 @@ int kin_kv_block(const kin_kv *kv, int32_t seq, int i); // the physical number o
 // Registers a function that is called for each block that becomes a copy of another.
 void kin_kv_on_copy(kin_kv *kv, void (*copied)(void *user, int from, int to), void *user);
 
-// [n_embd_k, n_cells] and [n_embd_v, n_cells] (of windowed layers their own cells), NULL for layers that are not here or read
-// those of another layer here (kin_kv_home), and V where values are in the keys; on the CPU with kin's kernels a block's bytes
-// are laid out as kin_kv_layout says.
+// [n_embd_k, n_cells], [n_embd_v, n_cells] and [n_index_key, n_cells] (of windowed layers their own cells), NULL for layers that
+// are not here or read those of another layer here (kin_kv_home), V where values are in the keys, and the index where there is
+// none; on the CPU with kin's kernels a block's bytes are laid out as kin_kv_layout says.
 struct ggml_tensor *kin_kv_k(const kin_kv *kv, int il);
 struct ggml_tensor *kin_kv_v(const kin_kv *kv, int il);
+struct ggml_tensor *kin_kv_index(const kin_kv *kv, int il); // an indexer's keys

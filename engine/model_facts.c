@@ -141,8 +141,8 @@ static int count_layer_ops(const kin_model *m, const kin_shard_options *o, int i
     for (int id = 0; id < KIN_W_COUNT; id++) layers[il].w[id] = weight(ctx, m->layers[il].w[id], kernels != NULL);
     split_fused(ctx, m, il, layers[il].w);
     layers[il].k = ggml_new_tensor_2d(ctx, o->kv_type, kin_layer_n_embd_k(&layer), 64);
-    const enum ggml_type v_type = layer.n_index_key > 0 ? GGML_TYPE_F16 : o->kv_type; // an indexer's keys
-    if (kin_layer_n_embd_v(&layer) > 0) layers[il].v = ggml_new_tensor_2d(ctx, v_type, kin_layer_n_embd_v(&layer), 64);
+    if (kin_layer_n_embd_v(&layer) > 0) layers[il].v = ggml_new_tensor_2d(ctx, o->kv_type, kin_layer_n_embd_v(&layer), 64);
+    if (kin_layer_n_index(&layer) > 0) layers[il].index = ggml_new_tensor_2d(ctx, GGML_TYPE_F16, kin_layer_n_index(&layer), 64);
     kin_graph g = {.ctx = ctx, .gf = ggml_new_graph_custom(ctx, n_max, false), .hp = hp, .layers = layers, .flash = o->flash};
     g.kernels = kernels;
     g.ops = ops;
@@ -195,11 +195,9 @@ static double read_of(const kin_hparams *hp, const kin_layer *layer, const kin_s
     const enum ggml_type type = o->kv_type;
     if (layer->is_recurrent || layer->has_no_attention) return 0;
     if (layer->is_compressed) return compressed_of(hp, layer, o);
-    if (kin_layer_chooses(layer)) {
-        const double part = chosen_part(hp, o->n_ctx);
-        return (double)sizeof(ggml_fp16_t) * layer->n_index_key + part * (double)ggml_row_size(type, kin_layer_n_embd_k(layer));
-    }
-    return (double)ggml_row_size(type, kin_layer_n_embd_k(layer) + kin_layer_n_embd_v(layer));
+    const double part = kin_layer_chooses(layer) || kin_layer_chooses_blocks(layer) ? chosen_part(hp, o->n_ctx) : 1;
+    const size_t all = ggml_row_size(type, kin_layer_n_embd_k(layer) + kin_layer_n_embd_v(layer));
+    return (double)sizeof(ggml_fp16_t) * kin_layer_n_index(layer) + part * (double)all;
 }
 
 // Returns the bytes of the copies that a device keeps of keys and values of a layer before its own (kin_kv_home), in one round.
@@ -250,7 +248,7 @@ int kin_model_facts_of(kin_model_facts *f, const kin_model *m, const kin_shard_o
     f->gpu_buffer_bytes = (double)kin_shard_buffer_bytes(m, o, true);
     f->output_ops = 2 + (f->output_blocks > 1 ? 2 : 1) * f->output_blocks; // norm, its weight; per tile a product and a copy
     // A model that ggml cannot compute is never on a GPU, and its nodes are those of kin's kernels everywhere.
-    const kin_kernels *own = kin_kernels_at(0), *on_gpu = kin_blocks_without_ggml(hp) ? own : NULL;
+    const kin_kernels *own = kin_kernels_at(0), *on_gpu = kin_blocks_without_ggml(hp, o->n_ctx) ? own : NULL;
     const kin_kernels *on_cpu = kin_shard_has_kernels(m, o) ? own : on_gpu;
     if (count_layer_ops(m, o, hp->n_layer / 2, on_cpu, &f->layer_ops, err) != 0) return KIN_FAIL;
     return count_layer_ops(m, o, hp->n_layer / 2, on_gpu, &f->gpu_layer_ops, err);

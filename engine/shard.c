@@ -155,6 +155,7 @@ static void fill_layers(kin_shard *s) {
             const int of = kin_kv_home(&s->hp, &s->o.windows.at[i], il);
             s->layers[il].k = kin_kv_k(s->kv, of);
             s->layers[il].v = kin_kv_v(s->kv, of);
+            s->layers[il].index = kin_kv_index(s->kv, of);
             s->layers[il].states = kin_kv_layer_states(s->kv, il);
         }
     }
@@ -287,7 +288,7 @@ static int open_governor(kin_shard *s, kin_err *err) {
 
 // Fails if only kin's kernels compute the model, and some layers are without them. given: the caller's options.
 static int check_kernels(const kin_shard *s, const kin_shard_options *given, int n_gpu_layers, kin_err *err) {
-    const char *lacks = s->devices.cpu.kernels && n_gpu_layers == 0 ? NULL : kin_blocks_without_ggml(&s->hp);
+    const char *lacks = s->devices.cpu.kernels && n_gpu_layers == 0 ? NULL : kin_blocks_without_ggml(&s->hp, given->n_ctx);
     kin_shard_options asked = *given;
     kin_err why;
     if (!lacks) return 0;

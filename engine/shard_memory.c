@@ -21,7 +21,9 @@ static uint64_t indexer_bytes(const kin_hparams *hp, const kin_shard_options *o)
     const uint64_t n_batch = (uint64_t)o->n_batch, key = (of_rows ? 4 : 1) * 4 * (uint64_t)x->key_dim;
     const uint64_t shared = kin_shared_choice_bytes(hp, o->n_batch), fixed = key * n_batch + shared;
     if (x->n_chosen == 0 || n_candidates <= x->n_chosen) return fixed;
-    const uint64_t per_token = 4 * (uint64_t)x->n_head * (uint64_t)(x->key_dim + 1) + 4 * (uint64_t)x->n_chosen;
+    const uint64_t n_numbers =
+        x->n_block > 0 ? (uint64_t)x->n_head * (uint64_t)x->n_chosen / KIN_KV_CELLS : (uint64_t)x->n_chosen;
+    const uint64_t per_token = 4 * (uint64_t)x->n_head * (uint64_t)(x->key_dim + 1) + 4 * n_numbers;
     return fixed + per_token * n_batch + shared + SCORED_ROWS * 4 * (uint64_t)n_candidates; // shared: of the rows that are wanted
 }
 

@@ -125,7 +125,7 @@ static int build_graph(kin_stage *s, kin_stage_shape shape, kin_err *err) {
 
 static bool is_cache(const kin_graph *g, const struct ggml_tensor *t) {
     for (int il = 0; g->layers && il < g->hp->n_layer; il++)
-        if (t == g->layers[il].k || t == g->layers[il].v) return true;
+        if (t == g->layers[il].k || t == g->layers[il].v || t == g->layers[il].index) return true;
     return false;
 }
 

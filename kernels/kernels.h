@@ -138,6 +138,10 @@ typedef struct kin_attention {
                                 // which ascend; they take the places of the positions from 0 on in spans. Needs kv.by_cell, and
                                 // no first_cells. NULL: rows attend to all
     int n_chosen;
+    const int32_t *chosen_blocks; // i32 [n_rows, n_head_kv, n_chosen / 64]: the same, but whole blocks of the cache instead of
+                                  // positions, for each kv head others. Of the last chosen_step positions a row attends to those
+                                  // up to its own. Without by_cell. NULL: rows attend to all
+    int chosen_step;
     const int32_t *const *blocks; // [n_rows] the block of a row's positions 64 i .. Consecutive rows with the same table (the
                                   // same pointer) read K and V once
     float *out;                   // f32 [n_rows, ldo], of which n_head * v_dim are written
@@ -171,12 +175,13 @@ size_t kin_attention_partial_bytes(const kin_kv_layout *kv, int n_head, int64_t 
 
 // ---- indexers
 
-// Scores of the cells of a block, of one query: the sum over the heads, in order, of weight * max(q . k, 0), where each product
-// is a sum over the columns in order.
+// Scores of the cells of a block, of one query: the sum over the heads, in order, of weight * max(q . k, least), where each
+// product is a sum over the columns in order.
 typedef struct kin_index_query {
     int n_head, dim;      // dim is a multiple of 16
     const float *q;       // f32 [n_head, dim]
     const float *weights; // f32 [n_head]
+    float least;          // 0 or -INFINITY
 } kin_index_query;
 
 // Finds the n greatest of many scores, of equal ones the first. NaN is less than all others.

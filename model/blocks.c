@@ -61,7 +61,8 @@ static struct ggml_tensor *end_block(kin_graph *g, struct ggml_tensor *weight, s
     return add_onto(g, linear(g, weight, bias, h), norm, residual);
 }
 
-const char *kin_blocks_without_ggml(const kin_hparams *hp) {
+const char *kin_blocks_without_ggml(const kin_hparams *hp, int n_ctx) {
+    if (hp->indexer.n_block > 0 && n_ctx > hp->indexer.n_chosen) return "attention to chosen blocks of tokens";
     if (kin_hparams_has_states(hp)) return "the states of recurrent layers";
     for (int il = 0; il < hp->n_layer; il++)
         if (kin_layer_of(hp, il).gates_queries) return "gates of queries";
@@ -179,16 +180,31 @@ static struct ggml_tensor *last_queries(kin_graph *g, int il, struct ggml_tensor
     return kin_op_heads(g, il, y, layer.n_head, 0, &g->out);
 }
 
+// Stores the keys of the layer's indexer for the normed x, and returns the blocks that it chooses for the rows that are needed.
+// NULL: there is none, or they see all.
+static struct ggml_tensor *choose_blocks(kin_graph *g, int il, struct ggml_tensor *x) {
+    const kin_layer layer = kin_layer_of(g->hp, il);
+    struct ggml_tensor *const *w = g->layers[il].w;
+    kin_graph_rows *rows = drops_rows(g, il) ? &g->out : &g->all;
+    if (!kin_layer_chooses_blocks(&layer)) return NULL;
+    struct ggml_tensor *keys = linear(g, w[KIN_W_INDEX_K_2], NULL, x); // [key_dim, n_tokens]
+    ggml_build_forward_expand(g->gf, kin_op_index_keys(g, il, keys));
+    if (g->n_kv <= g->hp->indexer.n_chosen) return NULL;
+    if (drops_rows(g, il)) x = wanted_rows(g, x);                                  // [n_embd, n_out]
+    return kin_op_index_blocks(g, il, linear(g, w[KIN_W_INDEX_Q], NULL, x), rows); // i32 [n_chosen / 64, n_head_kv * n]
+}
+
 // Attention by kin's kernels: a layer's three products are one node, its heads the next.
 static struct ggml_tensor *attend_by_kernels(kin_graph *g, int il, struct ggml_tensor *x) {
     const kin_layer layer = kin_layer_of(g->hp, il);
-    if (drops_rows(g, il)) return kin_op_attend(g, il, last_queries(g, il, x), NULL, &g->out);
+    struct ggml_tensor *chosen = choose_blocks(g, il, x);
+    if (drops_rows(g, il)) return kin_op_attend(g, il, last_queries(g, il, x), chosen, &g->out);
     struct ggml_tensor *const *w = g->layers[il].w, *y;
     if (layer.kv_back > 0)
         y = kin_op_heads(g, il, linear(g, w[KIN_W_ATTN_Q], w[KIN_W_ATTN_Q_BIAS], x), layer.n_head, 0, &g->all);
     else
         y = kin_op_heads(g, il, stack_qkv(g, w, x), layer.n_head, layer.n_head_kv, &g->all);
-    return kin_op_attend(g, il, y, NULL, &g->all); // [n_embd_out, n]
+    return kin_op_attend(g, il, y, chosen, &g->all); // [n_embd_out, n]
 }
 
 // Returns the query, key or value as computed by ggml; `all` is their common product, or NULL. [width, n]

@@ -12,8 +12,8 @@ struct ggml_tensor *kin_block_norm(kin_graph *g, struct ggml_tensor *x, struct g
 struct ggml_tensor *kin_block_output(kin_graph *g, struct ggml_tensor *matrix, struct ggml_tensor *x);
 
 // Returns the feature of this model that only kin's kernels compute, as a noun phrase for an error; NULL: ggml computes all of
-// it.
-const char *kin_blocks_without_ggml(const kin_hparams *hp);
+// it in a context of n_ctx tokens.
+const char *kin_blocks_without_ggml(const kin_hparams *hp, int n_ctx);
 
 // Multi-head attention with grouped key/value heads. x: [n_embd, n_tokens] -> x + attention(norm(x)). In the model's last layer
 // only g->out_rows are kept: [n_embd, n_out]. With several streams x and the results of this and of the following two functions

@@ -60,9 +60,14 @@ typedef struct kin_indexer {
     int n_head;
     int key_dim;    // of which the first kin_latent.n_rot rotate; of keys of rows the last
     int n_chosen;   // 0: the model has no indexer
+    int n_block;    // tokens that are chosen together (below); 0: they are single
+    int n_local;    // of these blocks the newest ones, which are always chosen, at least 1
     bool rope_neox; // of its queries and keys
-    float eps;      // of the keys' norm, which subtracts the mean
+    float eps;      // of the keys' norm, which subtracts the mean unless tokens are chosen by blocks
 } kin_indexer;
+
+// With n_block the heads of an indexer are as many as key/value heads, each of which sees blocks of its own. A block's score is
+// the greatest query . key of its tokens up to the query's own; of n_chosen / n_block blocks the newest is the query's.
 
 // Attention over a window of tokens and over compressed rows behind it (DeepSeek V4). All heads of a token have one key, which is
 // also their value. In a layer with a ratio of r each whole block of r tokens makes a further such row: for each channel the sum
@@ -238,10 +243,13 @@ static inline int kin_layer_n_embd_k(const kin_layer *layer) {
     return layer->n_head_kv * layer->head_dim;
 }
 
-// Where latents are the values, the indexer's keys take the values' place.
 static inline int kin_layer_n_embd_v(const kin_layer *layer) {
-    if (layer->is_latent) return layer->n_index_key;
-    return layer->is_compressed ? 0 : layer->n_head_kv * layer->v_dim;
+    return layer->is_latent || layer->is_compressed ? 0 : layer->n_head_kv * layer->v_dim;
+}
+
+// The width of an indexer's keys in a cache of their own; those of compressed rows are beside these.
+static inline int kin_layer_n_index(const kin_layer *layer) {
+    return layer->is_compressed ? 0 : layer->n_index_key;
 }
 
 static inline int kin_layer_n_embd_out(const kin_layer *layer) {
@@ -255,7 +263,12 @@ static inline int kin_hparams_expert_width(const kin_hparams *hp) {
 
 // True if its attention reads single tokens that an indexer chooses, its own or an earlier layer's.
 static inline bool kin_layer_chooses(const kin_layer *layer) {
-    return !layer->is_compressed && (layer->n_index_key > 0 || layer->choice_back > 0);
+    return layer->is_latent && (layer->n_index_key > 0 || layer->choice_back > 0);
+}
+
+// True if its attention reads blocks of tokens that its indexer chooses.
+static inline bool kin_layer_chooses_blocks(const kin_layer *layer) {
+    return !layer->is_latent && !layer->is_compressed && layer->n_index_key > 0;
 }
 
 // Returns the layout of its KV cache with kin's kernels. type: a GGUF type number

@@ -141,15 +141,22 @@ static kin_str name_in_layer(kin_str name) {
     return (kin_str){name.at + at + 1, name.len - at - 1};
 }
 
+// Returns the N of "blk.N.", which the name has; any large number if it is large.
+static int layer_of_name(kin_str name) {
+    int n = 0;
+    for (size_t at = 4; name.at[at] != '.' && n < 1 << 20; at++) n = 10 * n + (name.at[at] - '0');
+    return n;
+}
+
 bool kin_model_ignores(const kin_model *m, const kin_gguf_tensor *t) {
     const kin_str name = name_in_layer(t->name);
-    const kin_layer layer = kin_layer_of(&m->hp, 0); // the same of all layers
-    const kin_weight_set required = m->hp.arch->required(&m->hp, &layer);
-    for (const char *const *at = m->hp.arch->ignored; at && *at; at++) {
-        const int weight = kin_weight_find(*at);
-        if (kin_str_eq(name, *at)) return weight < 0 || !kin_weight_set_has(&required, weight);
-    }
-    return false;
+    const char *const *at = m->hp.arch->ignored;
+    while (at && *at && !kin_str_eq(name, *at)) at++;
+    if (!at || !*at) return false;
+    const int weight = kin_weight_find(*at);
+    for (int il = 0; il < m->hp.n_layer && weight >= 0; il++)
+        if (m->layers[il].w[weight] == t) return false;
+    return weight < 0 || layer_of_name(t->name) < m->hp.n_layer; // a draft block's may be needed
 }
 
 // A recurrent layer must have its products in one of the forms that families write.

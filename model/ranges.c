@@ -4,6 +4,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "model/arch.h"
+
 typedef enum part {
     PART_EMBEDDING,
     PART_SHARED,
@@ -61,16 +63,27 @@ static int weight_of(kin_str name) {
     return dot ? kin_weight_find(dot + 1) : -1;
 }
 
+// True if kin never reads a layer's tensor: no weight has its name, or the family ignores it.
+static bool is_never_read(const kin_arch *arch, kin_str name) {
+    const int weight = weight_of(name);
+    if (weight < 0) return true;
+    for (const char *const *at = arch && arch->ignores_always ? arch->ignored : NULL; at && *at; at++)
+        if (strcmp(kin_weight_name((kin_weight)weight), *at) == 0) return true;
+    return false;
+}
+
 // Collects the wanted tensors in the order of need; returns their number.
 static size_t pick(const kin_gguf *gguf, const kin_ranges_wanted *w, placed *out) {
     bool tied = !kin_gguf_find_tensor(gguf, "output.weight");
+    kin_err ignored;
+    const kin_arch *arch = kin_arch_of(gguf, &ignored);
     size_t n = 0;
     for (size_t i = 0; i < kin_gguf_n_tensors(gguf); i++) {
         const kin_gguf_tensor *t = kin_gguf_tensor_at(gguf, i);
         int il = layer_of(t->name);
         placed p = {.part = part_of(t, tied, w->output), .il = il, .tensor = t};
         const int weight = p.part == PART_LAYER ? weight_of(t->name) : -1;
-        if (p.part == PART_LAYER && weight < 0) continue; // kin never reads it
+        if (p.part == PART_LAYER && is_never_read(arch, t->name)) continue;
         if (weight >= 0) p.slice = w->slices.of[weight];
         // A tied output and the embedding are the same tensor: it is fetched when the embedding is needed.
         if (p.part == PART_OUTPUT && w->embedding && kin_str_eq(t->name, "token_embd.weight")) p.part = PART_EMBEDDING;

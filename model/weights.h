@@ -77,6 +77,9 @@ typedef enum kin_weight {
     KIN_W_INDEX_K_NORM_BIAS,
     KIN_W_INDEX_Q_B,             // the queries of its heads, made of the queries' latent,
     KIN_W_INDEX_PROJ,            // and the weights of the heads
+    KIN_W_INDEX_Q,               // of an indexer of blocks: the queries,
+    KIN_W_INDEX_Q_NORM,          // the norm of each,
+    KIN_W_INDEX_K_2,             // and INDEX_K under another name
     KIN_W_INDEX_COMPRESSOR_KV,   // of an indexer that chooses compressed rows, instead of K: what makes keys as COMPRESSOR_KV
     KIN_W_INDEX_COMPRESSOR_GATE, // and the following make rows
     KIN_W_INDEX_COMPRESSOR_APE,

@@ -131,8 +131,8 @@ typedef struct manner {
     bool may_split;
     int step;   // tasks per call
     int window; // cells that a row sees; 0: all
-    const int32_t *chosen;
-    int n_chosen;
+    const int32_t *chosen, *chosen_blocks;
+    int n_chosen, chosen_step;
 } manner;
 
 static manner plain(void) {
@@ -180,6 +180,8 @@ static void attend(const context *w, const row *rows, int n, const manner *m, fl
                        .first_cells = m->window ? first : NULL,
                        .chosen = m->chosen,
                        .n_chosen = m->n_chosen,
+                       .chosen_blocks = m->chosen_blocks,
+                       .chosen_step = m->chosen_step,
                        .blocks = blocks,
                        .out = out,
                        .ldo = (int64_t)out_width(w),
@@ -393,11 +395,14 @@ static void choose_some(kin_rng *rng, int end, int n, int32_t *chosen) {
 // Returns the result of a row that sees only these positions, from a sequence that has no others.
 static float *result_of_few(const context *w, row r, const int32_t *chosen, int n) {
     const size_t k_width = (size_t)(w->kv.n_head_kv * w->kv.k_dim), q_width = (size_t)(w->n_head * w->kv.k_dim);
+    const size_t v_width = (size_t)(w->kv.n_head_kv * w->kv.v_dim);
     const manner m = plain();
     context few;
     open_context(&few, w->kv, w->n_head / w->kv.n_head_kv, 1, &n);
-    for (int i = 0; i < n; i++)
+    for (int i = 0; i < n; i++) {
         memcpy(few.k_rows[0] + (size_t)i * k_width, w->k_rows[r.sequence] + (size_t)chosen[i] * k_width, k_width * sizeof(float));
+        memcpy(few.v_rows[0] + (size_t)i * v_width, w->v_rows[r.sequence] + (size_t)chosen[i] * v_width, v_width * sizeof(float));
+    }
     memcpy(few.q[0] + (size_t)(n - 1) * q_width, w->q[r.sequence] + (size_t)r.position * q_width, q_width * sizeof(float));
     store(&few, best());
     float *out = results(&few, &(row){0, n - 1}, 1, &m);
@@ -423,7 +428,7 @@ static void check_chosen(kin_kv_layout kv, int group, int n_chosen, int n_thread
         if (rows[i].position >= n_chosen) choose_some(&rng, rows[i].position + 1, n_chosen, of_row);
         want[i] = rows[i].position < n_chosen ? results(&w, &rows[i], 1, &alone) : result_of_few(&w, rows[i], of_row, n_chosen);
     }
-    manner m = {best(), n_threads, may_split, n_threads, 0, chosen, n_chosen};
+    manner m = {.n_threads = n_threads, .may_split = may_split, .step = n_threads, .chosen = chosen, .n_chosen = n_chosen};
     for (int b = 0; (m.kernels = kin_kernels_at(b)); b++) {
         if (!kin_kernels_can_run(m.kernels)) continue;
         float *got = results(&w, rows, ROWS, &m);
@@ -444,6 +449,72 @@ static void a_row_that_chooses_has_the_bits_of_a_sequence_of_the_chosen_cells(vo
         check_chosen(kv, 4, 600, 1, false);
         check_chosen(kv, 4, 600, 8, true);
         check_chosen(kv, 90, 512, 3, false); // queries of two tiles
+    }
+}
+
+// Chooses n blocks of `step` positions, the row's own among them. Writes the cache's blocks, and the positions up to the row's
+// own; returns how many these are.
+static int choose_some_blocks(const context *w, kin_rng *rng, row r, int n, int step, int32_t *blocks, int32_t *positions) {
+    int32_t chosen[16];
+    int n_positions = 0;
+    const int parts = step / KIN_KV_CELLS;
+    chosen[n - 1] = r.position / step;
+    choose_some(rng, chosen[n - 1], n - 1, chosen);
+    for (int i = 0; i < n * parts; i++) {
+        const int first = chosen[i / parts] * step + i % parts * KIN_KV_CELLS;
+        blocks[i] = first <= r.position ? w->tables[r.sequence][first / KIN_KV_CELLS] : -1; // it is not read
+        for (int k = 0; k < KIN_KV_CELLS && first + k <= r.position; k++) positions[n_positions++] = first + k;
+    }
+    return n_positions;
+}
+
+static void check_chosen_blocks(kin_kv_layout kv, int group, int step, int n_threads, bool may_split) {
+    enum { ROWS = 6, N_BLOCKS = 5 };
+    const row rows[ROWS] = {{0, 1290}, {1, 1299}, {0, N_BLOCKS * 128}, {0, 30}, {0, 1279}, {0, 1280}};
+    const int n[] = {1300, 1300}, n_chosen = N_BLOCKS * step, n_ids = n_chosen / KIN_KV_CELLS, n_head_kv = kv.n_head_kv;
+    int32_t *blocks = allocate((size_t)(ROWS * n_head_kv * n_ids) * sizeof *blocks), positions[1300];
+    context w;
+    kin_rng rng;
+    kin_rng_seed(&rng, 4);
+    open_context(&w, kv, group, 2, n);
+    const size_t width = out_width(&w), of_head = width / (size_t)n_head_kv;
+    float *want = allocate(ROWS * width * sizeof *want);
+    memset(blocks, 0xff, (size_t)(ROWS * n_head_kv * n_ids) * sizeof *blocks); // rows that see all do not read it
+    for (int i = 0; i < ROWS * n_head_kv; i++) {
+        const row r = rows[i / n_head_kv];
+        const manner alone = plain();
+        float *result;
+        if (r.position < n_chosen) {
+            result = results(&w, &r, 1, &alone);
+        } else {
+            const int n_seen = choose_some_blocks(&w, &rng, r, N_BLOCKS, step, blocks + i * n_ids, positions);
+            result = result_of_few(&w, r, positions, n_seen);
+        }
+        memcpy(want + (size_t)i * of_head, result + (size_t)(i % n_head_kv) * of_head, of_head * sizeof *want);
+        free(result);
+    }
+    manner m = {.n_threads = n_threads, .may_split = may_split, .step = n_threads, .n_chosen = n_chosen};
+    m.chosen_blocks = blocks;
+    m.chosen_step = step;
+    for (int b = 0; (m.kernels = kin_kernels_at(b)); b++) {
+        if (!kin_kernels_can_run(m.kernels)) continue;
+        float *got = results(&w, rows, ROWS, &m);
+        assert_same(&w, got, want, ROWS);
+        free(got);
+    }
+    free(want);
+    free(blocks);
+    close_context(&w);
+}
+#define check_chosen_blocks(...) FROM_TEST(check_chosen_blocks(__VA_ARGS__))
+
+static void heads_that_choose_blocks_have_the_bits_of_sequences_of_these(void **state) {
+    (void)state;
+    for (int is_q8_0 = 0; is_q8_0 < 2; is_q8_0++) {
+        const kin_kv_layout kv = {is_q8_0 ? KIN_TYPE_Q8_0 : KIN_TYPE_F16, 2, 96, 64, false, false};
+        check_chosen_blocks(kv, 4, 64, 1, false);
+        check_chosen_blocks(kv, 4, 128, 1, false);
+        check_chosen_blocks(kv, 4, 128, 8, true);
     }
 }
 
@@ -492,7 +563,7 @@ static void check_splits(kin_kv_layout kv, int group, int begin, int n_rows) {
         float *expected = results(&w, rows, n_rows, &m);
         for (int threads = 2; threads <= 16; threads *= 2) {
             for (int split = 0; split < 2; split++) {
-                m = (manner){best(), threads, split, threads % 3 + 1, window, NULL, 0};
+                m = (manner){best(), threads, split, threads % 3 + 1, window, NULL, NULL, 0, 0};
                 float *out = results(&w, rows, n_rows, &m);
                 assert_same(&w, out, expected, n_rows);
                 free(out);
@@ -630,6 +701,7 @@ int main(void) {
         cmocka_unit_test(values_within_keys_give_the_bits_of_values_beside_them),
         cmocka_unit_test(keys_by_cell_give_the_bits_of_keys_by_block),
         cmocka_unit_test(a_row_that_chooses_has_the_bits_of_a_sequence_of_the_chosen_cells),
+        cmocka_unit_test(heads_that_choose_blocks_have_the_bits_of_sequences_of_these),
         cmocka_unit_test(a_row_has_the_same_bits_in_every_chunk),
         cmocka_unit_test(a_row_has_the_same_bits_for_every_split_into_tasks),
         cmocka_unit_test(queries_of_a_head_that_exceed_a_tile_are_several_tasks),

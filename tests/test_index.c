@@ -35,7 +35,7 @@ static void make_query(query *q, int n_head, int dim) {
     fill(&rng, (size_t)n_head, q->weights);
     fill(&rng, (size_t)(CELLS * dim), q->keys);
     for (int i = 0; i < CELLS; i++) cells[i] = i;
-    q->x = (kin_index_query){n_head, dim, q->q, q->weights};
+    q->x = (kin_index_query){n_head, dim, q->q, q->weights, 0};
     const kin_kv_rows rows = {.kv = {KIN_TYPE_F16, 1, dim, dim, true, false},
                               .k = q->k,
                               .k_rows = q->keys,
@@ -51,16 +51,17 @@ static double score_of(const query *q, int cell) {
     for (int h = 0; h < q->x.n_head; h++) {
         double product = 0;
         for (int d = 0; d < q->x.dim; d++) product += (double)q->q[h * q->x.dim + d] * (double)q->keys[cell * q->x.dim + d];
-        sum += product > 0 ? product * (double)q->weights[h] : 0;
+        sum += (product > (double)q->x.least ? product : (double)q->x.least) * (double)q->weights[h];
     }
     return sum;
 }
 
-static void check_scores(int n_head, int dim) {
+static void check_scores(int n_head, int dim, float least) {
     query *q = malloc(sizeof *q);
     float want[CELLS], got[CELLS];
     assert_non_null(q);
     make_query(q, n_head, dim);
+    q->x.least = least;
     kin_kernels_choose(NULL)->index_scores(&q->x, q->k, want);
     for (int c = 0; c < CELLS; c++) {
         const double error = fabs((double)want[c] - score_of(q, c));
@@ -78,10 +79,12 @@ static void check_scores(int n_head, int dim) {
 
 static void scores_are_those_of_double_precision_on_every_back_end(void **state) {
     (void)state;
-    check_scores(64, 128);
-    check_scores(32, 128);
-    check_scores(7, 48);
-    check_scores(1, 16);
+    check_scores(64, 128, 0);
+    check_scores(32, 128, 0);
+    check_scores(7, 48, 0);
+    check_scores(1, 16, 0);
+    check_scores(1, 128, -INFINITY);
+    check_scores(5, 48, -INFINITY);
 }
 
 // ---- the greatest

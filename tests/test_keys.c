@@ -306,7 +306,8 @@ static void an_indexer_limits_no_context(void **state) {
         assert_int_equal(hp.indexer.n_head, 6);
         assert_int_equal(hp.indexer.n_chosen, 1024);
         assert_int_equal(hp.indexer.rope_neox, i == 1);
-        assert_int_equal(kin_layer_n_embd_v(&layer), 32); // the keys are in the values' place
+        assert_int_equal(kin_layer_n_index(&layer), 32);
+        assert_int_equal(kin_layer_n_embd_v(&layer), 0);
         assert_true(kin_layer_kv(&layer, KIN_TYPE_F16).by_cell && kin_weight_set_has(&set, KIN_W_INDEX_Q_B));
         assert_int_equal(kin_hparams_check_context(&hp, 1 << 20, &err), 0);
         free(hp.layers);
@@ -347,7 +348,7 @@ static void expect_choices(kin_gguf_writer *w, const int back[3]) {
         const kin_layer layer = kin_layer_of(&hp, il);
         const kin_weight_set set = kin_arch_glm_dsa.required(&hp, &layer);
         assert_int_equal(layer.choice_back, back[il]);
-        assert_int_equal(kin_layer_n_embd_v(&layer), back[il] > 0 ? 0 : 32);
+        assert_int_equal(kin_layer_n_index(&layer), back[il] > 0 ? 0 : 32);
         assert_int_equal(kin_weight_set_has(&set, KIN_W_INDEX_K), back[il] == 0);
         assert_true(kin_layer_kv(&layer, KIN_TYPE_F16).by_cell);
     }

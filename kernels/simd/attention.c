@@ -443,7 +443,7 @@ static void begin_span(tile *t) {
 
 // Returns the block that is read n blocks after b: one of the next head if this head's end before that.
 static int32_t block_after(tile *t, int b, int n) {
-    const int32_t *blocks = t->a->blocks[t->row];
+    const int32_t *blocks = kin_attention_blocks(t->a, t->row, t->head);
     const int first = t->low / CELLS, last = (t->high - 1) / CELLS, beyond = b + n - last - 1;
     t->next_head = t->head;
     if (beyond < 0) return blocks[b + n];
@@ -453,7 +453,7 @@ static int32_t block_after(tile *t, int b, int n) {
 
 // Processes the positions [begin, end) of a span, of which some query attends to the first and to the last; may be empty.
 static void run_span(tile *t, int begin, int end) {
-    const int32_t *blocks = t->a->blocks[t->row];
+    const int32_t *blocks = kin_attention_blocks(t->a, t->row, t->head);
     begin_span(t);
     if (begin >= end) clear_values(t, 0, t->n);
     for (int b = begin / CELLS; b * CELLS < end; b++) {

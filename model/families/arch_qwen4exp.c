@@ -115,6 +115,7 @@ const kin_arch kin_arch_qwen4exp = {
     .has_no_output_norm = true,
     .keys = obeyed,
     .ignored = indexer,
+    .ignores_always = true,
     .read = read_qwen4exp_keys,
     .layer = describe_qwen4exp_layer,
     .required = require_qwen4exp_weights,

@@ -1,4 +1,7 @@
-// The indexer of latent attention by kin's kernels (kin_indexer in model/hparams.h): keys, and the choice of positions.
+// Indexers by kin's kernels (kin_indexer in model/hparams.h): keys, and the choice of positions or of blocks of these. Those of
+// compressed rows are in kernel_compressed.c.
+#include <math.h>
+
 #include "kernels/panel.h"
 #include "model/kernel/heads.h"
 
@@ -22,12 +25,12 @@ static int count_row_chunks(const struct ggml_tensor *y, const struct kin_op *op
 
 static void rotate(const struct kin_op *op, const struct ggml_tensor *cos_sin, int64_t row, float *x) {
     const float *of_row = (const float *)cos_sin->data + row * cos_sin->ne[0];
-    op->kernels->rope(op->hp->indexer.rope_neox, op->hp->latent.n_rot, of_row, x);
+    op->kernels->rope(op->hp->indexer.rope_neox, op->hp->ropes[op->layer.rope].n_rot, of_row, x);
 }
 
 // ---- keys
 
-// Sources: the keys, cos_sin, the cache, the norm, its bias.
+// Sources: the keys, cos_sin, the cache, the norm, and its bias if it has one: then it subtracts the mean.
 static void make_keys(struct ggml_tensor *y, const struct kin_op *op, int n_threads, const kin_team_chunk *c) {
     const struct ggml_tensor *cos_sin = y->src[1], *cache = y->src[2], *norm = y->src[3], *bias = y->src[4];
     const int64_t n = y->ne[1], begin = (int64_t)c->i * ROWS_A_CHUNK, end = begin + ROWS_A_CHUNK < n ? begin + ROWS_A_CHUNK : n;
@@ -36,9 +39,9 @@ static void make_keys(struct ggml_tensor *y, const struct kin_op *op, int n_thre
     (void)n_threads;
     for (int64_t row = begin; row < end; row++) {
         float *key = rows + row * dim;
-        op->kernels->center(dim, key, key);
+        if (bias) op->kernels->center(dim, key, key);
         op->kernels->rms_norm(dim, key, norm->data, op->hp->indexer.eps, key);
-        op->kernels->add(dim, bias->data, key);
+        if (bias) op->kernels->add(dim, bias->data, key);
         rotate(op, cos_sin, row, key);
     }
     const kin_kv_rows stored = {.kv = kin_layer_index_kv(&op->layer),
@@ -56,22 +59,24 @@ static const kin_op_run keys = {.count = count_row_chunks, .compute = make_keys}
 struct ggml_tensor *kin_op_index_keys(kin_graph *g, int il, struct ggml_tensor *y) {
     const kin_graph_layer *layer = &g->layers[il];
     struct kin_op *op = new_op(g, il, &g->all);
-    struct ggml_tensor *args[] = {kin_op_cos_sin(g, &g->all, op->layer.rope), layer->v, layer->w[KIN_W_INDEX_K_NORM],
+    struct ggml_tensor *args[] = {kin_op_cos_sin(g, &g->all, op->layer.rope), layer->index, layer->w[KIN_W_INDEX_K_NORM],
                                   layer->w[KIN_W_INDEX_K_NORM_BIAS]};
-    kin_assert(layer->v->type == GGML_TYPE_F16);
-    return kin_op_inplace(g, y, args, 4, &keys, op);
+    return kin_op_inplace(g, y, args, args[3] ? 4 : 3, &keys, op);
 }
 
 // ---- queries
 
-// Sources: the queries, cos_sin.
+// Sources: the queries, cos_sin, and the norm of each if there is one.
 static void make_queries(struct ggml_tensor *q, const struct kin_op *op, int n_threads, const kin_team_chunk *c) {
     const int64_t n = q->ne[1], begin = (int64_t)c->i * ROWS_A_CHUNK, end = begin + ROWS_A_CHUNK < n ? begin + ROWS_A_CHUNK : n;
     const kin_indexer *x = &op->hp->indexer;
     (void)n_threads;
     for (int64_t row = begin; row < end; row++)
-        for (int i = 0; i < x->n_head; i++)
-            rotate(op, q->src[1], row, (float *)q->data + row * q->ne[0] + (int64_t)i * x->key_dim);
+        for (int i = 0; i < x->n_head; i++) {
+            float *head = (float *)q->data + row * q->ne[0] + (int64_t)i * x->key_dim;
+            if (q->src[2]) op->kernels->rms_norm(x->key_dim, head, q->src[2]->data, x->eps, head);
+            rotate(op, q->src[1], row, head);
+        }
 }
 
 static const kin_op_run queries = {.count = count_row_chunks, .compute = make_queries};
@@ -156,10 +161,105 @@ struct ggml_tensor *kin_op_index_choose(kin_graph *g, int il, struct ggml_tensor
     struct kin_op *op = new_op(g, il, rows);
     struct ggml_tensor *cos_sin = kin_op_cos_sin(g, rows, op->layer.rope);
     q = kin_op_inplace(g, q, &cos_sin, 1, &queries, op);
-    struct ggml_tensor *args[] = {q, weights, g->layers[il].v, NULL};
+    struct ggml_tensor *args[] = {q, weights, g->layers[il].index, NULL};
     if (rows->n <= SCORED_ROWS) {
         const int64_t n_cells = (int64_t)blocks_of(g->n_kv) * KIN_KV_CELLS;
         args[3] = kin_op_node(g, GGML_TYPE_F32, n_cells, rows->n, args, 3, &scoring, new_op(g, il, rows));
     }
     return kin_op_node(g, GGML_TYPE_I32, g->hp->indexer.n_chosen, rows->n, args, args[3] ? 4 : 3, &choice, new_op(g, il, rows));
+}
+
+// ---- the choice of blocks
+
+// The blocks of n_block tokens up to a row's own.
+static int count_blocks(const struct kin_op *op, int row) {
+    const int n_block = op->hp->indexer.n_block;
+    return (op->rows->plain.n_cells[row] + n_block - 1) / n_block;
+}
+
+// Computes the scores of the blocks [begin, end) for a row and a head: the greatest product of a token that the row sees. Blocks
+// that are chosen anyway have no other scores above theirs.
+static void score_blocks(const struct kin_op *op, struct ggml_tensor *const *src, int row, int head, int begin, int end,
+                         float *scores) {
+    static const float one = 1;
+    const kin_indexer *x = &op->hp->indexer;
+    const struct ggml_tensor *q = src[0], *cache = src[1];
+    const int n_cells = op->rows->plain.n_cells[row], n_blocks = count_blocks(op, row);
+    const float *of_head = (const float *)q->data + row * q->ne[0] + (int64_t)head * x->key_dim;
+    const kin_index_query query = {.n_head = 1, .dim = x->key_dim, .q = of_head, .weights = &one, .least = -INFINITY};
+    float of_cells[KIN_KV_CELLS];
+    for (int i = begin; i < end; i++, scores++) {
+        *scores = i < n_blocks - x->n_local ? -INFINITY : INFINITY;
+        for (int at = i * x->n_block; at < (i + 1) * x->n_block && *scores < INFINITY; at += KIN_KV_CELLS) {
+            score_block(op, &query, cache, row, at / KIN_KV_CELLS, of_cells);
+            for (int c = 0; c < KIN_KV_CELLS && at + c < n_cells; c++) *scores = of_cells[c] > *scores ? of_cells[c] : *scores;
+        }
+    }
+}
+
+static int parts_of_blocks(const struct ggml_tensor *y) {
+    return ((int)y->ne[0] + BLOCKS_A_CHUNK - 1) / BLOCKS_A_CHUNK;
+}
+
+static int count_block_scores(const struct ggml_tensor *y, const struct kin_op *op, int n_threads) {
+    (void)op, (void)n_threads;
+    return (int)y->ne[1] * parts_of_blocks(y);
+}
+
+// Sources: the queries, the cache. A chunk is some blocks of a row and a head.
+static void score_some_blocks(struct ggml_tensor *y, const struct kin_op *op, int n_threads, const kin_team_chunk *c) {
+    const int i = c->i / parts_of_blocks(y), row = i / op->layer.n_head_kv, begin = c->i % parts_of_blocks(y) * BLOCKS_A_CHUNK;
+    const int n = count_blocks(op, row), end = begin + BLOCKS_A_CHUNK < n ? begin + BLOCKS_A_CHUNK : n;
+    (void)n_threads;
+    if (!chooses(op, row) || begin >= end) return;
+    score_blocks(op, y->src, row, i % op->layer.n_head_kv, begin, end, (float *)y->data + i * y->ne[0] + begin);
+}
+
+static const kin_op_run scoring_of_blocks = {.count = count_block_scores, .compute = score_some_blocks};
+
+// Writes the cache's blocks of the chosen ones; of the last one some may not be there.
+static void write_blocks(const struct kin_op *op, int row, int n_chosen, const int32_t *chosen, int32_t *to) {
+    const int parts = op->hp->indexer.n_block / KIN_KV_CELLS, n = blocks_of(op->rows->plain.n_cells[row]);
+    for (int i = 0; i < n_chosen * parts; i++) {
+        const int b = chosen[i / parts] * parts + i % parts;
+        to[i] = b < n ? op->rows->plain.tables[row][b] : 0;
+    }
+}
+
+// Sources: the queries, the cache, and the scores if they are a node. A chunk is a row and a head.
+static void choose_blocks(struct ggml_tensor *y, const struct kin_op *op, int n_threads, const kin_team_chunk *c) {
+    const kin_indexer *x = &op->hp->indexer;
+    const struct ggml_tensor *scores = y->src[2];
+    const int row = c->i / op->layer.n_head_kv, head = c->i % op->layer.n_head_kv, n_chosen = x->n_chosen / x->n_block;
+    int32_t chosen[KIN_CHOSEN_MAX];
+    kin_greatest greatest; // not zeroed, because it is large
+    (void)n_threads;
+    if (!chooses(op, row)) return;
+    kin_greatest_begin(&greatest, n_chosen);
+    for (int at = 0, n = count_blocks(op, row); at < n; at += BLOCKS_A_CHUNK) {
+        const int end = at + BLOCKS_A_CHUNK < n ? at + BLOCKS_A_CHUNK : n;
+        float some[BLOCKS_A_CHUNK];
+        if (!scores) score_blocks(op, y->src, row, head, at, end, some);
+        kin_greatest_add(&greatest, at, end - at, scores ? (const float *)scores->data + c->i * scores->ne[0] + at : some);
+    }
+    kin_greatest_end(&greatest, chosen);
+    write_blocks(op, row, n_chosen, chosen, (int32_t *)y->data + c->i * y->ne[0]);
+}
+
+static const kin_op_run choice_of_blocks = {.count = count_rows, .compute = choose_blocks};
+
+struct ggml_tensor *kin_op_index_blocks(kin_graph *g, int il, struct ggml_tensor *q, kin_graph_rows *rows) {
+    const kin_graph_layer *layer = &g->layers[il];
+    const kin_indexer *x = &g->hp->indexer;
+    struct kin_op *op = new_op(g, il, rows);
+    struct ggml_tensor *of_queries[] = {kin_op_cos_sin(g, rows, op->layer.rope), layer->w[KIN_W_INDEX_Q_NORM]};
+    const int n = rows->n * op->layer.n_head_kv;
+    q = kin_op_inplace(g, q, of_queries, 2, &queries, op);
+    struct ggml_tensor *args[] = {q, layer->index, NULL};
+    if (rows->n <= SCORED_ROWS) {
+        const int64_t n_blocks = (g->n_kv + x->n_block - 1) / x->n_block;
+        args[2] = kin_op_node(g, GGML_TYPE_F32, n_blocks, n, args, 2, &scoring_of_blocks, new_op(g, il, rows));
+    }
+    return kin_op_node(g, GGML_TYPE_I32, x->n_chosen / KIN_KV_CELLS, n, args, args[2] ? 3 : 2, &choice_of_blocks,
+                       new_op(g, il, rows));
 }

@@ -74,8 +74,8 @@ struct ggml_tensor *kin_op_copy(kin_graph *g, struct ggml_tensor *x, struct ggml
 // and keys rotated by the rows' positions; keys and values go to their cells of the cache.
 struct ggml_tensor *kin_op_heads(kin_graph *g, int il, struct ggml_tensor *y, int n_q, int n_kv, kin_graph_rows *rows);
 
-// Attention of rows of heads // [at least n_embd_q, n], queries first -> [n_embd_out, n]. chosen // i32 [any, n]: what
-// kin_op_index_choose has made; NULL: rows attend to all.
+// Attention of rows of heads // [at least n_embd_q, n], queries first -> [n_embd_out, n]. chosen // i32: what
+// kin_op_index_choose or kin_op_index_blocks has made; NULL: rows attend to all.
 struct ggml_tensor *kin_op_attend(kin_graph *g, int il, struct ggml_tensor *heads, struct ggml_tensor *chosen,
                                   kin_graph_rows *rows);
 
@@ -116,6 +116,11 @@ struct ggml_tensor *kin_op_index_keys(kin_graph *g, int il, struct ggml_tensor *
 // [n_head, n] -> i32 [n_chosen, n], of which only rows with more than n_chosen cells are set.
 struct ggml_tensor *kin_op_index_choose(kin_graph *g, int il, struct ggml_tensor *q, struct ggml_tensor *weights,
                                         kin_graph_rows *rows);
+
+// Chooses the blocks of the cache that rows see, for each kv head: q // [n_head * key_dim, n] queries of the indexer's heads,
+// which it normalises and rotates -> i32 [n_chosen / 64, n_head_kv * n], of which only rows with more than n_chosen cells are
+// set.
+struct ggml_tensor *kin_op_index_blocks(kin_graph *g, int il, struct ggml_tensor *q, kin_graph_rows *rows);
 
 // Multiplies the heads' results x // [n_embd_out, n] by what the layer's gate makes of gate // [n_head * n_head_gate, n]. Changes
 // x.

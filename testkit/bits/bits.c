@@ -525,7 +525,7 @@ static uint64_t indexes(const kin_kernels *k, int what) {
         float *x = random_floats(&rng, DIM * KIN_KV_CELLS, 2), scores[KIN_KV_CELLS];
         uint16_t keys[DIM * KIN_KV_CELLS];
         k->to_f16(DIM * KIN_KV_CELLS, x, keys);
-        k->index_scores(&(kin_index_query){n, DIM, q, weights}, keys, scores);
+        k->index_scores(&(kin_index_query){n, DIM, q, weights, 0}, keys, scores);
         hash = kin_bits_hash_f32(scores, KIN_KV_CELLS, hash);
         free(q);
         free(weights);

@@ -1,9 +1,10 @@
 // make: the golden data of a model, by llama.cpp. Not built with kin; see README.md.
 //
-//   make NAME FOLDER ID...
+//   make [--fused] NAME FOLDER ID...
 //
 // Reads FOLDER/NAME.gguf and FOLDER/NAME.f32.gguf, a copy whose weights are the same values in F32. Writes FOLDER/NAME.logits,
-// the exact logits of the prompt and of 16 further ids, and prints the model's row of golden.tsv.
+// the exact logits of the prompt and of 16 further ids, and prints the model's row of golden.tsv. --fused: with the fused
+// attention in all runs, since the other one of llama.cpp 0.7.0 leaves this model's indexer out.
 #include <llama.h>
 #include <math.h>
 #include <stdio.h>
@@ -15,6 +16,7 @@ enum { N_FURTHER = 16, MAX_IDS = 256, N_RUNS = 3 };
 static struct llama_model *models[2]; // the one of the table, and the exact one
 static llama_token ids[MAX_IDS];
 static int n_prompt, n_ids, n_vocab;
+static int always_fused;
 
 static void fail(const char *text) {
     fprintf(stderr, "make: %s\n", text);
@@ -43,13 +45,13 @@ static struct llama_model *load(const char *folder, const char *name, const char
     return model;
 }
 
-// A fused attention has keys and values in F16, the other one in F32.
+// A fused attention has keys and values in F16, unless it is exact; the other one in F32.
 static struct llama_context *open_context(struct llama_model *model, int is_fused) {
     struct llama_context_params p = llama_context_default_params();
     p.n_ctx = p.n_batch = p.n_ubatch = 1024;
     p.n_threads = p.n_threads_batch = 1;
     p.type_k = p.type_v = is_fused ? GGML_TYPE_F16 : GGML_TYPE_F32;
-    p.flash_attn_type = is_fused ? LLAMA_FLASH_ATTN_TYPE_ENABLED : LLAMA_FLASH_ATTN_TYPE_DISABLED;
+    p.flash_attn_type = is_fused || always_fused ? LLAMA_FLASH_ATTN_TYPE_ENABLED : LLAMA_FLASH_ATTN_TYPE_DISABLED;
     struct llama_context *context = llama_init_from_model(model, p);
     if (!context) fail("a context cannot be opened");
     return context;
@@ -151,8 +153,11 @@ static void print_row(const char *name, double median, double max) {
 int main(int argc, char **argv) {
     static const struct { int is_fused, is_whole; } runs[N_RUNS] = {{0, 1}, {1, 1}, {1, 0}};
     double median = 0, max = 0;
+    always_fused = argc > 1 && strcmp(argv[1], "--fused") == 0;
+    argv += always_fused;
+    argc -= always_fused;
     n_prompt = n_ids = argc - 3;
-    if (n_prompt < 1 || n_prompt > MAX_IDS - N_FURTHER) fail("make NAME FOLDER ID...");
+    if (n_prompt < 1 || n_prompt > MAX_IDS - N_FURTHER) fail("make [--fused] NAME FOLDER ID...");
     for (int i = 0; i < n_prompt; i++) ids[i] = atoi(argv[3 + i]);
     llama_log_set(print_warnings, NULL);
     ggml_backend_load_all();
