@@ -12,6 +12,7 @@
 #include "base/rng.h"
 #include "pipeline/scheduler.h"
 #include "testkit/small_models.h"
+#include "tests/place.h"
 
 enum { SMALL_REQUEST_PROMPT = 15000, SMALL_REQUEST_MADE = 700 };
 
@@ -74,3 +75,36 @@ static inline void request_make(request *t, int seed, int n_shared, int n_prompt
     request_add_tokens(t, 1, n_shared < n_prompt ? n_shared : n_prompt);
     request_add_tokens(t, seed, n_prompt - t->n_prompt);
 }
+
+static inline void request_submit(kin_scheduler *s, request *t) {
+    kin_generation_options o = {.prompt = t->prompt,
+                                .n_prompt = t->n_prompt,
+                                .next = request_next,
+                                .progress = request_progress,
+                                .drafts = t->known ? &t->source : NULL,
+                                .draft_counts = &t->drafts,
+                                .ended = request_ended,
+                                .user = t};
+    kin_err err;
+    t->source = (kin_draft_source){request_propose, t};
+    kin_rng_seed(&t->rng, 3);
+    if (kin_scheduler_submit(s, &o, &t->g, &err) != 0) fail_msg("%s", err.text);
+}
+#define request_submit(...) FROM_TEST(request_submit(__VA_ARGS__))
+
+static inline void request_run_all(kin_scheduler *s) {
+    kin_err err;
+    for (bool busy = true; busy;)
+        if (kin_scheduler_step(s, &busy, &err) != 0) fail_msg("%s", err.text);
+}
+#define request_run_all(...) FROM_TEST(request_run_all(__VA_ARGS__))
+
+// Expects that `a` has ended with the tokens and logits of `b`.
+static inline void request_expect_same(const request *a, const request *b) {
+    assert_int_equal(a->n_ended, 1);
+    assert_int_equal(a->how, KIN_GENERATION_DONE);
+    assert_int_equal(a->n_made, b->n_made);
+    assert_memory_equal(a->made, b->made, (size_t)a->n_made * sizeof *a->made);
+    assert_true(a->logits == b->logits);
+}
+#define request_expect_same(...) FROM_TEST(request_expect_same(__VA_ARGS__))

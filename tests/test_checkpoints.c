@@ -156,24 +156,8 @@ static void close_context(context *w) {
 }
 #define close_context(...) FROM_TEST(close_context(__VA_ARGS__))
 
-static void submit(context *w, request *t) {
-    const kin_generation_options o = {.prompt = t->prompt,
-                                      .n_prompt = t->n_prompt,
-                                      .next = request_next,
-                                      .progress = request_progress,
-                                      .ended = request_ended,
-                                      .user = t};
-    kin_err err;
-    if (kin_scheduler_submit(w->s, &o, &t->g, &err) != 0) fail_msg("%s", err.text);
-}
-#define submit(...) FROM_TEST(submit(__VA_ARGS__))
-
-static void run(context *w) {
-    kin_err err;
-    for (bool busy = true; busy;)
-        if (kin_scheduler_step(w->s, &busy, &err) != 0) fail_msg("%s", err.text);
-}
-#define run(...) FROM_TEST(run(__VA_ARGS__))
+#define submit(w, t) request_submit((w)->s, t)
+#define run(w) request_run_all((w)->s)
 
 static void run_in(int n_members, int n_rounds, bool has_pages, request *t) {
     context w;

@@ -92,28 +92,8 @@ static void close_context(context *w) {
     kin_thread_ring_close(w->ring);
 }
 
-static void submit(context *w, request *t) {
-    kin_generation_options o = {.prompt = t->prompt,
-                                .n_prompt = t->n_prompt,
-                                .next = request_next,
-                                .progress = request_progress,
-                                .drafts = t->known ? &t->source : NULL,
-                                .draft_counts = &t->drafts,
-                                .ended = request_ended,
-                                .user = t};
-    kin_err err;
-    t->source = (kin_draft_source){request_propose, t};
-    kin_rng_seed(&t->rng, 3);
-    if (kin_scheduler_submit(w->s, &o, &t->g, &err) != 0) fail_msg("%s", err.text);
-}
-#define submit(...) FROM_TEST(submit(__VA_ARGS__))
-
-static void run(context *w) {
-    kin_err err;
-    for (bool busy = true; busy;)
-        if (kin_scheduler_step(w->s, &busy, &err) != 0) fail_msg("%s", err.text);
-}
-#define run(...) FROM_TEST(run(__VA_ARGS__))
+#define submit(w, t) request_submit((w)->s, t)
+#define run(w) request_run_all((w)->s)
 
 static void run_alone(const request *t, request *alone) {
     context w = open_context(1, 1, N_CTX, 1);
@@ -123,15 +103,6 @@ static void run_alone(const request *t, request *alone) {
     close_context(&w);
 }
 #define run_alone(...) FROM_TEST(run_alone(__VA_ARGS__))
-
-static void expect_same(const request *a, const request *b) {
-    assert_int_equal(a->n_ended, 1);
-    assert_int_equal(a->how, KIN_GENERATION_DONE);
-    assert_int_equal(a->n_made, b->n_made);
-    assert_memory_equal(a->made, b->made, (size_t)a->n_made * sizeof *a->made);
-    assert_true(a->logits == b->logits);
-}
-#define expect_same(...) FROM_TEST(expect_same(__VA_ARGS__))
 
 // ---- tests
 
@@ -146,7 +117,7 @@ static void check_beside_each_other(int n_members, int n_rounds, int n_ctx) {
     context w = open_context(n_members, n_rounds, n_ctx, 4);
     for (int i = 0; i < N_REQUESTS; i++) submit(&w, &requests[i]);
     run(&w);
-    for (int i = 0; i < N_REQUESTS; i++) expect_same(&requests[i], &alone[i]);
+    for (int i = 0; i < N_REQUESTS; i++) request_expect_same(&requests[i], &alone[i]);
     close_context(&w);
 }
 #define check_beside_each_other(...) FROM_TEST(check_beside_each_other(__VA_ARGS__))
@@ -178,7 +149,7 @@ static void drafts_change_no_sequence(void **state) {
         with.known = &alone;
         submit(&w, &with);
         run(&w);
-        expect_same(&with, &alone);
+        request_expect_same(&with, &alone);
         const uint64_t n = with.drafts.drafted[KIN_DRAFT_ORACLE], n_right = with.drafts.accepted[KIN_DRAFT_ORACLE];
         assert_true(n_right > 5 && n > n_right);
         assert_int_equal(with.drafts.branches, 0);
@@ -203,11 +174,11 @@ static void a_next_turn_begins_near_the_end_of_the_prompt(void **state) {
     submit(&w, &second);
     run(&w);
     assert_int_equal(second.n_cached, 384);
-    expect_same(&second, &alone);
+    request_expect_same(&second, &alone);
     submit(&w, &third); // the same once more, from the mark near its own end
     run(&w);
     assert_int_equal(third.n_cached, 512);
-    expect_same(&third, &alone);
+    request_expect_same(&third, &alone);
     close_context(&w);
 }
 
@@ -221,7 +192,7 @@ static void a_third_prompt_begins_where_two_parted(void **state) {
         run_alone(&requests[i], &alone);
         submit(&w, &requests[i]);
         run(&w);
-        expect_same(&requests[i], &alone);
+        request_expect_same(&requests[i], &alone);
     }
     assert_int_equal(requests[1].n_cached, 0);
     assert_int_equal(requests[2].n_cached, 256);

@@ -123,28 +123,8 @@ static void close_context(context *w) {
 }
 #define close_context(...) FROM_TEST(close_context(__VA_ARGS__))
 
-static void submit(context *w, request *t) {
-    kin_generation_options o = {.prompt = t->prompt,
-                                .n_prompt = t->n_prompt,
-                                .next = request_next,
-                                .progress = request_progress,
-                                .drafts = t->known ? &t->source : NULL,
-                                .draft_counts = &t->drafts,
-                                .ended = request_ended,
-                                .user = t};
-    kin_err err;
-    t->source = (kin_draft_source){request_propose, t};
-    kin_rng_seed(&t->rng, 3);
-    if (kin_scheduler_submit(w->s, &o, &t->g, &err) != 0) fail_msg("%s", err.text);
-}
-#define submit(...) FROM_TEST(submit(__VA_ARGS__))
-
-static void run(context *w) {
-    kin_err err;
-    for (bool busy = true; busy;)
-        if (kin_scheduler_step(w->s, &busy, &err) != 0) fail_msg("%s", err.text);
-}
-#define run(...) FROM_TEST(run(__VA_ARGS__))
+#define submit(w, t) request_submit((w)->s, t)
+#define run(w) request_run_all((w)->s)
 
 static void run_alone(const request *t, request *alone) {
     const bool had_pages = has_pages;
@@ -157,15 +137,6 @@ static void run_alone(const request *t, request *alone) {
     close_context(&w);
 }
 #define run_alone(...) FROM_TEST(run_alone(__VA_ARGS__))
-
-static void expect_same(const request *a, const request *b) {
-    assert_int_equal(a->n_ended, 1);
-    assert_int_equal(a->how, KIN_GENERATION_DONE);
-    assert_int_equal(a->n_made, b->n_made);
-    assert_memory_equal(a->made, b->made, (size_t)a->n_made * sizeof *a->made);
-    assert_true(a->logits == b->logits);
-}
-#define expect_same(...) FROM_TEST(expect_same(__VA_ARGS__))
 
 // ---- tests
 
@@ -188,7 +159,7 @@ static void check_beside_each_other(int n_members, int n_rounds, int n_sequences
     context w = open_context(n_members, n_rounds, n_sequences, n_parallel);
     for (int i = 0; i < N_REQUESTS; i++) submit(&w, &now[i]);
     run(&w);
-    for (int i = 0; i < N_REQUESTS; i++) expect_same(&now[i], &alone[i]);
+    for (int i = 0; i < N_REQUESTS; i++) request_expect_same(&now[i], &alone[i]);
     close_context(&w);
 }
 #define check_beside_each_other(...) FROM_TEST(check_beside_each_other(__VA_ARGS__))
@@ -219,7 +190,7 @@ static void check_drafts(int n_members, int n_rounds) {
     with.known = &alone[1];
     submit(&w, &with);
     run(&w);
-    expect_same(&with, &alone[1]);
+    request_expect_same(&with, &alone[1]);
     const uint64_t n = with.drafts.drafted[KIN_DRAFT_ORACLE], n_right = with.drafts.accepted[KIN_DRAFT_ORACLE];
     assert_true(n_right > 5 && n > n_right);
     assert_true(is_ahead || with.drafts.branches > 0);
@@ -257,11 +228,11 @@ static void a_next_turn_begins_near_the_end_of_the_prompt(void **state) {
     submit(&w, &second);
     run(&w);
     assert_int_equal(second.n_cached, 384);
-    expect_same(&second, &fresh);
+    request_expect_same(&second, &fresh);
     submit(&w, &third); // the same once more, from the mark near its own end
     run(&w);
     assert_int_equal(third.n_cached, 512);
-    expect_same(&third, &fresh);
+    request_expect_same(&third, &fresh);
     close_context(&w);
 }
 
@@ -275,7 +246,7 @@ static void a_third_prompt_begins_where_two_parted(void **state) {
         run_alone(&parted[i], &fresh);
         submit(&w, &parted[i]);
         run(&w);
-        expect_same(&parted[i], &fresh);
+        request_expect_same(&parted[i], &fresh);
     }
     assert_int_equal(parted[1].n_cached, 0);
     assert_int_equal(parted[2].n_cached, 256);
@@ -301,7 +272,7 @@ static void a_prompt_begins_with_a_part_of_one_in_flight(void **state) {
         submit(&w, &now[1]);
         run(&w);
         close_context(&w);
-        for (int i = 0; i < 2; i++) expect_same(&now[i], &fresh[i]);
+        for (int i = 0; i < 2; i++) request_expect_same(&now[i], &fresh[i]);
         was_reused = was_reused || now[1].n_cached == 384;
     }
     assert_true(was_reused);
@@ -320,7 +291,7 @@ static void a_short_sequence_is_reused_anywhere(void **state) {
     submit(&w, &second);
     run(&w);
     assert_int_equal(second.n_cached, 40);
-    expect_same(&second, &fresh);
+    request_expect_same(&second, &fresh);
     close_context(&w);
 }
 
@@ -334,7 +305,7 @@ static void check_restart(int n_members, int n_rounds) {
     submit(&w, &first);
     run(&w);
     close_context(&w);
-    expect_same(&first, &alone[5]);
+    request_expect_same(&first, &alone[5]);
     w = open_context(n_members, n_rounds, 1, 1);
     submit(&w, &second);
     run(&w);
@@ -342,7 +313,7 @@ static void check_restart(int n_members, int n_rounds) {
     has_pages = false;
     remove_root(NULL);
     print_message("             %d members, %d rounds: %d tokens loaded\n", n_members, n_rounds, second.n_cached);
-    expect_same(&second, &alone[5]);
+    request_expect_same(&second, &alone[5]);
     if (n_rounds == 1) assert_int_equal(second.n_cached, at_disk);
 }
 #define check_restart(...) FROM_TEST(check_restart(__VA_ARGS__))
@@ -367,7 +338,7 @@ static void a_sequence_is_loaded_beside_others(void **state) {
             for (int i = 0; i < N_REQUESTS; i++) submit(&w, &now[i]);
             run(&w);
             close_context(&w);
-            for (int i = 0; i < N_REQUESTS; i++) expect_same(&now[i], &alone[i]);
+            for (int i = 0; i < N_REQUESTS; i++) request_expect_same(&now[i], &alone[i]);
         }
         has_pages = false;
         remove_root(NULL);
