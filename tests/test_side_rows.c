@@ -38,6 +38,9 @@ static kin_hparams shared(kin_layer *layers, int n_input) {
                          .v_dim = DIM};
 }
 
+enum { N_NGRAM = 2 * 2 * 8 };
+static const kin_ngram ngrams = {.size = 3, .layer = 2, .n_heads = 2, .dim = 8};
+
 static void a_row_has_what_the_layers_behind_it_need(void **state) {
     static const int keys[N_LAYER + 1] = {0, 0, 0, 2 * DIM, 6 * DIM, 4 * DIM, 0};
     kin_layer layers[N_LAYER];
@@ -58,6 +61,46 @@ static void a_row_has_what_the_layers_behind_it_need(void **state) {
     }
 }
 
+// Layer 4 reads the keys and values of layer 3, and layer 5 those of layer 2: the layer that is found last is the first one.
+static void keys_and_values_are_in_the_order_of_their_layers(void **state) {
+    kin_layer layers[N_LAYER];
+    const kin_hparams hp = shared(layers, 0);
+    (void)state;
+    layers[4] = (kin_layer){.kv_back = 1, .n_head_kv = 2};
+    layers[5] = (kin_layer){.kv_back = 3, .n_head_kv = 1};
+    const kin_border b = kin_border_before(&hp, 4);
+    assert_int_equal(b.n_sources, 2);
+    for (int i = 0; i < 2; i++) {
+        assert_int_equal(b.sources[i], 2 + i);
+        assert_int_equal(b.keys[i], (2 + 2 * i) * DIM);
+    }
+    assert_int_equal(b.width, N_EMBD + 6 * DIM);
+}
+
+static void a_row_has_the_embedding_up_to_the_layer_that_adds_it(void **state) {
+    kin_layer layers[N_LAYER];
+    kin_hparams hp = shared(layers, N_INPUT);
+    (void)state;
+    hp.ngram = ngrams;
+    for (int il = 0; il <= N_LAYER; il++) assert_int_equal(kin_border_before(&hp, il).ngrams, il <= ngrams.layer ? N_NGRAM : 0);
+    hp.ngram.size = 0;
+    assert_int_equal(kin_border_before(&hp, 0).ngrams, 0);
+}
+
+static void without_shared_keys_the_row_before_the_first_layer_is_the_widest(void **state) {
+    const kin_hparams hp = {.n_layer = 3, .n_embd = N_EMBD, .n_input = N_INPUT, .n_head = 1, .n_head_kv = 1, .head_dim = DIM};
+    (void)state;
+    assert_int_equal(kin_border_most(&hp), N_EMBD + 3 * N_INPUT);
+}
+
+static void memory_for_rows_has_all_that_crosses_any_border(void **state) {
+    kin_layer layers[N_LAYER];
+    kin_hparams hp = shared(layers, N_INPUT);
+    (void)state;
+    hp.ngram = ngrams;
+    assert_int_equal(kin_side_rows_bytes(&hp, 5), 5 * (N_EMBD + N_LAYER * N_INPUT + N_NGRAM + 6 * DIM) * sizeof(float));
+}
+
 static void other_models_have_the_residual_only(void **state) {
     kin_hparams hp = {.n_layer = 3, .n_embd = N_EMBD, .n_head = 1, .n_head_kv = 1, .head_dim = DIM};
     kin_side_rows side;
@@ -75,7 +118,8 @@ static void other_models_have_the_residual_only(void **state) {
 static void rows_lose_what_layers_have_used(void **state) {
     enum { N = 3 };
     kin_layer layers[N_LAYER];
-    const kin_hparams hp = shared(layers, N_INPUT);
+    kin_hparams hp = shared(layers, N_INPUT);
+    hp.ngram = ngrams;
     const int most = kin_border_most(&hp);
     kin_side_rows side;
     kin_err err;
@@ -91,6 +135,7 @@ static void rows_lose_what_layers_have_used(void **state) {
             const float *row = rows + i * b.width;
             assert_memory_equal(side.x + i * N_EMBD, row, N_EMBD * sizeof *row);
             assert_memory_equal(side.inputs + (i * N_LAYER + il) * N_INPUT, row + N_EMBD, (size_t)b.inputs * sizeof *row);
+            if (b.ngrams > 0) assert_memory_equal(side.ngrams + i * N_NGRAM, row + N_EMBD + b.inputs, N_NGRAM * sizeof *row);
             if (b.n_sources == 2)
                 assert_memory_equal(kin_side_rows_keys(&side, 3, i), row + b.width - 4 * DIM, 4 * DIM * sizeof *row);
         }
@@ -365,6 +410,10 @@ static void rows_of_another_border_are_refused(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_row_has_what_the_layers_behind_it_need),
+        cmocka_unit_test(keys_and_values_are_in_the_order_of_their_layers),
+        cmocka_unit_test(a_row_has_the_embedding_up_to_the_layer_that_adds_it),
+        cmocka_unit_test(without_shared_keys_the_row_before_the_first_layer_is_the_widest),
+        cmocka_unit_test(memory_for_rows_has_all_that_crosses_any_border),
         cmocka_unit_test(other_models_have_the_residual_only),
         cmocka_unit_test(rows_lose_what_layers_have_used),
         cmocka_unit_test(a_choice_crosses_borders_before_layers_that_share_it),
