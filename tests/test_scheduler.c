@@ -574,6 +574,29 @@ static void the_prefix_that_was_not_used_for_longest_makes_room(void **state) {
     close_context(&w);
 }
 
+// The second prompt begins like the first one, which is in the cache or in the same step.
+static void a_prefix_of_8_tokens_is_reused_and_one_of_7_is_not(void **state) {
+    (void)state;
+    static request first, second;
+    for (int at_once = 0; at_once <= 1; at_once++) {
+        for (int n = 7; n <= 8; n++) {
+            context w = open_context(1, N_CTX, 2);
+            make_request(&first, 2, n, 20, 0);
+            make_request(&second, 3, n, 20, 0);
+            first.tag = 1;
+            second.tag = 2;
+            submit(&w, &first);
+            while (!at_once && step(&w)) continue;
+            submit(&w, &second);
+            while (step(&w)) continue;
+            assert_int_equal(second.n_cached, n == 8 ? 8 : 0);
+            expect_kept(&w, 1, &first); // only its beginning was reused
+            expect_kept(&w, 2, &second);
+            close_context(&w);
+        }
+    }
+}
+
 static void a_cancelled_sequence_leaves_at_once_and_the_others_go_on(void **state) {
     (void)state;
     enum { N = 6 };
@@ -813,6 +836,7 @@ int main(void) {
         cmocka_unit_test(of_16_users_a_common_prefix_of_2048_tokens_is_computed_once),
         cmocka_unit_test(an_agent_of_20_turns_computes_only_what_is_new),
         cmocka_unit_test(the_prefix_that_was_not_used_for_longest_makes_room),
+        cmocka_unit_test(a_prefix_of_8_tokens_is_reused_and_one_of_7_is_not),
         cmocka_unit_test(a_cancelled_sequence_leaves_at_once_and_the_others_go_on),
         cmocka_unit_test(a_cancelled_prompt_is_not_sent_on),
         cmocka_unit_test(a_sequence_is_cancelled_at_once_when_its_step_has_failed),
