@@ -242,6 +242,7 @@ void kin_family_free(kin_family *f) {
 
 int64_t kin_family_n_weights(const kin_family *f) {
     int64_t n = (f->is_tied ? 1 : 2) * (int64_t)f->n_vocab * f->hp.n_embd;
+    n += (int64_t)f->hp.n_input * f->hp.n_layer * (f->n_vocab + f->hp.n_embd + 1);
     kin_streams_end end;
     for (int i = 0; kin_streams_end_at(&f->hp, i, &end); i++) n += end.ne[0] * end.ne[1];
     for (int il = 0; il < f->hp.n_layer; il++) {
@@ -372,6 +373,15 @@ static int64_t n_ngram_rows(const kin_ngram *n) {
     return (int64_t)rows;
 }
 
+// Adds what the layers' inputs are made of.
+static void add_inputs(const kin_family *f, kin_generator *g) {
+    const int64_t n_input = f->hp.n_input, n_all = n_input * f->hp.n_layer;
+    if (n_input == 0) return;
+    kin_gen_add_matrix(g, KIN_ROLE_OTHER, -1, "per_layer_token_embd.weight", n_all, f->n_vocab, 0);
+    kin_gen_add_matrix(g, KIN_ROLE_OTHER, -1, "per_layer_model_proj.weight", f->hp.n_embd, n_all, 0);
+    kin_gen_add_vector(g, "per_layer_proj_norm.weight", 1, n_input);
+}
+
 static void add_tensors(const kin_family *f, kin_generator *g, kin_model_part part) {
     const int n_layer = part == KIN_MODEL_DRAFTS ? 0 : f->hp.n_layer;
     const int n_drafts = part == KIN_MODEL_WITHOUT_DRAFTS ? 0 : f->hp.n_draft_layer;
@@ -386,6 +396,7 @@ static void add_tensors(const kin_family *f, kin_generator *g, kin_model_part pa
         kin_gen_add_matrix(g, KIN_ROLE_OTHER, -1, "per_layer_token_embd.weight", f->hp.ngram.dim, n_ngram_rows(&f->hp.ngram), 0);
     if (f->hp.arch->biases_output_norm) kin_gen_add_vector(g, "output_norm.bias", 0, f->hp.n_embd);
     add_stream_ends(f, g);
+    add_inputs(f, g);
     add_rope_factors(f, g);
     for (int il = 0; il < n_layer; il++) add_block(f, &f->hp, g, il, il, &none);
     for (int i = 0; i < n_drafts; i++) {

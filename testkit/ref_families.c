@@ -106,6 +106,30 @@ static int read_pattern(const kin_ref_keys *k, kin_ref_model *m, kin_ref_layer *
     return 0;
 }
 
+static int read_gemma4(const kin_ref_keys *k, kin_ref_model *m) {
+    m->embedding_scale = sqrtf((float)m->n_embd);
+    m->attn_scale = 1;
+    m->norms_values = true;
+    m->n_ff_shared = m->n_ff_dense;
+    if (kin_ref_get_int(k, "embedding_length_per_layer_input", 0, &m->n_input) < 0) return KIN_FAIL;
+    return kin_ref_get_float(k, "final_logit_softcapping", 30, &m->logit_cap);
+}
+
+// The last layers read keys and values of the last layer of their kind that has its own.
+static int read_gemma4_layer(const kin_ref_keys *k, kin_ref_model *m, kin_ref_layer *w, int il) {
+    int n_shared;
+    if (read_pattern(k, m, w, il) < 0) return KIN_FAIL;
+    if (kin_ref_get_int(k, "attention.shared_kv_layers", 0, &n_shared) < 0) return KIN_FAIL;
+    if (w->is_windowed) {
+        if (kin_ref_get_int(k, "attention.key_length_swa", m->head_dim, &w->head_dim) < 0) return KIN_FAIL;
+        if (kin_ref_get_int(k, "attention.value_length_swa", m->value_dim, &w->value_dim) < 0) return KIN_FAIL;
+    }
+    for (int of = m->n_layer - n_shared - 1; il >= m->n_layer - n_shared && of >= 0 && w->kv_back == 0; of--)
+        if (m->layers[of].is_windowed == w->is_windowed) w->kv_back = il - of;
+    if (w->kv_back > 0) w->n_head_kv = w[-w->kv_back].n_head_kv;
+    return 0;
+}
+
 static int read_step35_layer(const kin_ref_keys *k, kin_ref_model *m, kin_ref_layer *w, int il) {
     if (read_pattern(k, m, w, il) < 0) return KIN_FAIL;
     if (kin_ref_get_float_at(k, "swiglu_clamp_exp", il, 0, &w->expert_limit) < 0) return KIN_FAIL;
@@ -214,6 +238,14 @@ static const kin_ref_family families[] = {
      .post_norm_is_ffn_norm = true,
      .has_query_gates = true,
      .has_grouped_keys = true},
+    {.name = "gemma4",
+     .rope = NEOX,
+     .gate = KIN_REF_GATE_GELU,
+     .has_window = true,
+     .window_rope_unscaled = true,
+     .window_freq_base = 10000,
+     .read = read_gemma4,
+     .read_layer = read_gemma4_layer},
     {.name = "hy_v3", .rope = NEOX, .chooses_by_sigmoids = true, .keeps_shares = true},
     {.name = "mimo2",
      .rope = NEOX,

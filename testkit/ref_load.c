@@ -25,6 +25,17 @@ static int get_float(const loader *l, const char *name, float absent, float *val
     return kin_ref_get_float(&l->keys, name, absent, value);
 }
 
+// The largest of a key's values, which may differ between layers.
+static int get_largest(const loader *l, const char *name, int n_layer, int *value) {
+    *value = 0;
+    for (int il = 0; il < n_layer; il++) {
+        int of_layer;
+        if (kin_ref_get_int_at(&l->keys, name, il, 0, &of_layer) < 0) return KIN_FAIL;
+        if (of_layer > *value) *value = of_layer;
+    }
+    return 0;
+}
+
 static int find_family(loader *l) {
     kin_str name = {"", 0};
     if (kin_gguf_get_str(l->keys.gguf, "general.architecture", &name, l->keys.err) < 0) return KIN_FAIL;
@@ -70,7 +81,7 @@ static int load_numbers(const loader *l, kin_ref_model *m) {
     int n_shared;
     if (get_int(l, "expert_count", 0, &m->n_expert) < 0) return KIN_FAIL;
     if (get_int(l, "expert_used_count", 0, &m->n_expert_used) < 0) return KIN_FAIL;
-    if (get_int(l, "feed_forward_length", 0, &m->n_ff_dense) < 0) return KIN_FAIL;
+    if (get_largest(l, "feed_forward_length", m->n_layer, &m->n_ff_dense) < 0) return KIN_FAIL;
     m->n_ff = m->n_ff_dense;
     if (m->n_expert > 0 && get_int(l, "expert_feed_forward_length", m->n_ff_dense, &m->n_ff) < 0) return KIN_FAIL;
     if (get_int(l, "expert_shared_count", 0, &n_shared) < 0) return KIN_FAIL;
@@ -187,6 +198,11 @@ static void load_experts(loader *l, kin_ref_layer *w, int il) {
     w->shared_gate = find_layer_tensor(l, il, "ffn_gate_shexp.weight");
     w->shared_up = find_layer_tensor(l, il, "ffn_up_shexp.weight");
     w->shared_down = find_layer_tensor(l, il, "ffn_down_shexp.weight");
+    w->router_norm = find_layer_tensor(l, il, "ffn_gate_inp.scale");
+    w->expert_scales = find_layer_tensor(l, il, "ffn_down_exps.scale");
+    w->experts_norm = find_layer_tensor(l, il, "pre_ffw_norm_2.weight");
+    w->experts_out_norm = find_layer_tensor(l, il, "post_ffw_norm_2.weight");
+    w->shared_out_norm = find_layer_tensor(l, il, "post_ffw_norm_1.weight");
     skip_indexer(l, il);
 }
 
@@ -303,10 +319,27 @@ static void load_norms(loader *l, kin_ref_layer *w, int il) {
     w->ffn_norm_bias = find_layer_tensor(l, il, "ffn_norm.bias");
 }
 
+// A dense block beside the experts is a shared one.
+static void load_dense_beside(loader *l, kin_ref_layer *w, int il) {
+    if (!has_layer_tensor(l, il, "ffn_gate.weight")) return;
+    w->shared_gate = find_layer_tensor(l, il, "ffn_gate.weight");
+    w->shared_up = find_layer_tensor(l, il, "ffn_up.weight");
+    w->shared_down = find_layer_tensor(l, il, "ffn_down.weight");
+}
+
+static void load_input(loader *l, kin_ref_layer *w, int il) {
+    w->input_gate = find_layer_tensor(l, il, "inp_gate.weight");
+    w->input_proj = find_layer_tensor(l, il, "proj.weight");
+    w->input_norm = find_layer_tensor(l, il, "post_norm.weight");
+    w->scale = find_layer_tensor(l, il, "layer_output_scale.weight");
+}
+
 static void load_feed_forward(loader *l, const kin_ref_model *m, kin_ref_layer *w, int il) {
     load_experts(l, w, il);
     const bool moe = m->n_expert > 0 && w->ffn_router.data;
     w->is_dense = m->n_expert > 0 && !moe;
+    if (moe) load_dense_beside(l, w, il);
+    w->ffn_gate_up = find_layer_tensor(l, il, "ffn_gate_up_exps.weight");
     w->ffn_gate = find_layer_tensor(l, il, moe ? "ffn_gate_exps.weight" : "ffn_gate.weight");
     w->ffn_up = find_layer_tensor(l, il, moe ? "ffn_up_exps.weight" : "ffn_up.weight");
     w->ffn_down = find_layer_tensor(l, il, moe ? "ffn_down_exps.weight" : "ffn_down.weight");
@@ -319,6 +352,7 @@ static int load_layer(loader *l, kin_ref_model *m, kin_ref_layer *w, int il) {
     w->is_windowed = m->window > 0 && !is_full;
     w->has_no_rope = f->never_rotates || (is_full && f->full_has_no_rope && (m->window > 0 || !f->has_window));
     w->n_head_kv = 1;
+    if (kin_ref_get_int_at(&l->keys, "feed_forward_length", il, 0, &w->n_ff_dense) < 0) return KIN_FAIL;
     if (kin_ref_get_int_at(&l->keys, "attention.head_count", il, 0, &w->n_head) < 0) return KIN_FAIL;
     if (!l->family->has_latents && kin_ref_get_int_at(&l->keys, "attention.head_count_kv", il, w->n_head, &w->n_head_kv) < 0)
         return KIN_FAIL;
@@ -335,6 +369,7 @@ static int load_layer(loader *l, kin_ref_model *m, kin_ref_layer *w, int il) {
     else
         load_attention(l, m, w, il);
     load_feed_forward(l, m, w, il);
+    load_input(l, w, il);
     return f->read_layer ? f->read_layer(&l->keys, m, w, il) : 0;
 }
 
@@ -363,6 +398,11 @@ static int load_tensors(loader *l, kin_ref_model *m) {
     m->rope_freqs = find_tensor(l, "rope_freqs.weight");
     if (!m->rope_freqs.data) m->rope_freqs = find_tensor(l, "rope_factors_short.weight");
     m->rope_freqs_long = find_tensor(l, "rope_factors_long.weight");
+    if (m->n_input > 0) {
+        m->input_embd = find_tensor(l, "per_layer_token_embd.weight");
+        m->input_proj = find_tensor(l, "per_layer_model_proj.weight");
+        m->input_norm = find_tensor(l, "per_layer_proj_norm.weight");
+    }
     m->n_vocab = m->token_embd.n_rows;
     for (int il = 0; il < m->n_layer; il++)
         if (load_layer(l, m, &m->layers[il], il) < 0) return KIN_FAIL;

@@ -151,7 +151,7 @@ static void families_give_the_exact_logits(void **state) {
                                         "qwen2moe",  "phi3-mini",  "phi4-mini",      "minimax-m2", "gemma2.",     "gemma2-27b",
                                         "gemma3.",   "gpt-oss",    "glm4moe",        "ministral3", "gemma3-270m", "dsv2-legacy",
                                         "dsv2lite",  "dsv3",       "mistral-large3", "lfm2.",      "lfm2moe",     "qwen35.",
-                                        "qwen35moe", "qwen35-mtp", "qwen3next.",     NULL};
+                                        "qwen35moe", "qwen35-mtp", "qwen3next.",     "gemma4-26b", "gemma4-e2b",  NULL};
     const int n_models = check_folder(FAMILIES_DIR, names, GOLDEN_ERROR_MAX) +
                          check_table(FAMILIES_DIR, "golden-long.tsv", NULL, GOLDEN_ERROR_MAX);
     if (n_models == 0) {

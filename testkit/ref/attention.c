@@ -8,31 +8,28 @@
 // Norm (if the model has one) and rope (unless the layer has none) of each head, in place. heads // (n_head, head_dim)
 static void place_heads(kin_ref_session *s, const kin_ref_layer *w, const kin_ref_tensor *weight, float *heads, int n_head) {
     const kin_ref_model *m = s->model;
-    const bool has_own = w->is_windowed && m->window_rope.n_rot > 0, is_of_all = weight->data && weight->n_cols > m->head_dim;
+    const int dim = kin_ref_heads_of(m, w).k_dim;
+    const bool has_own = w->is_windowed && m->window_rope.n_rot > 0, is_of_all = weight->data && weight->n_cols > dim;
     if (is_of_all) kin_ref_norm_by_row(s, weight, 0, m->rms_eps, heads, heads);
     for (int h = 0; h < n_head; h++) {
-        float *head = heads + h * m->head_dim;
+        float *head = heads + h * dim;
         if (weight->data && !is_of_all) kin_ref_norm_by_row(s, weight, weight->n_rows > 1 ? h : 0, m->rms_eps, head, head);
         if (w->has_no_rope) continue;
         kin_ref_rope_apply(has_own ? &m->window_rope : &m->rope, has_own ? s->window_cos_sin : s->cos_sin, head);
     }
 }
 
-static int value_dim(const kin_ref_model *m) {
-    return m->value_dim ? m->value_dim : m->head_dim;
-}
-
-// out = sum_t softmax_t(q . k_t / sqrt(head_dim)) v_t over positions first <= t <= pos, for one query head.
-// q // (head_dim); out // (value_dim); k, v // (pos + 1, stride), each row begins with this head's
-static void attend(kin_ref_session *s, const float *q, const float *k, const float *v, int first, int pos, float sink,
-                   float *out) {
+// out = sum_t softmax_t(q . k_t / sqrt(k_dim)) v_t over positions first <= t <= pos, for one query head.
+// q // (k_dim); out // (v_dim); k, v // (pos + 1, stride), each row begins with this head's
+static void attend(kin_ref_session *s, kin_ref_heads heads, const float *q, const float *k, const float *v, int first, int pos,
+                   float sink, float *out) {
     const kin_ref_model *m = s->model;
     const size_t stride = (size_t)m->n_head_kv * (size_t)m->head_dim;
-    const double by = m->attn_scale != 0 ? (double)m->attn_scale : 1 / sqrt(m->head_dim);
+    const double by = m->attn_scale != 0 ? (double)m->attn_scale : 1 / sqrt(heads.k_dim);
     for (int t = first; t <= pos; t++)
-        s->scores[t] = kin_ref_capped((float)(kin_ref_dot(q, k + (size_t)t * stride, m->head_dim) * by), m->score_cap);
+        s->scores[t] = kin_ref_capped((float)(kin_ref_dot(q, k + (size_t)t * stride, heads.k_dim) * by), m->score_cap);
     kin_ref_softmax(s->scores + first, pos + 1 - first, sink);
-    for (int i = 0; i < value_dim(m); i++) {
+    for (int i = 0; i < heads.v_dim; i++) {
         double sum = 0;
         for (int t = first; t <= pos; t++) sum += (double)s->scores[t] * (double)v[(size_t)t * stride + (size_t)i];
         out[i] = (float)sum;
@@ -40,9 +37,10 @@ static void attend(kin_ref_session *s, const float *q, const float *k, const flo
 }
 
 // Multiplies the heads' results by their gates: one for each head, or for each of its values.
-static void gate_heads(kin_ref_session *s, const kin_ref_layer *w, int n_head) {
+static void gate_heads(kin_ref_session *s, const kin_ref_layer *w) {
     if (!w->head_gate.data && !w->wq_has_gates) return;
-    const int dim = value_dim(s->model);
+    const kin_ref_heads heads = kin_ref_heads_of(s->model, w);
+    const int n_head = heads.n, dim = heads.v_dim;
     const bool is_of_head = w->head_gate.data && w->head_gate.n_rows == n_head;
     if (w->head_gate.data) kin_ref_matvec(&w->head_gate, s->normed, s->gates);
     for (int i = 0; i < n_head * dim; i++) {
@@ -52,9 +50,9 @@ static void gate_heads(kin_ref_session *s, const kin_ref_layer *w, int n_head) {
 }
 
 // Moves what stands behind each query of s->q to s->gates.
-static void take_gates(kin_ref_session *s, int n_head) {
-    const size_t n = (size_t)s->model->head_dim;
-    for (size_t h = 0; h < (size_t)n_head; h++) {
+static void take_gates(kin_ref_session *s, kin_ref_heads heads) {
+    const size_t n = (size_t)heads.k_dim;
+    for (size_t h = 0; h < (size_t)heads.n; h++) {
         memcpy(s->gates + h * n, s->q + (2 * h + 1) * n, n * sizeof *s->gates);
         memmove(s->q + h * n, s->q + 2 * h * n, n * sizeof *s->q);
     }
@@ -69,17 +67,17 @@ static double temperature(const kin_ref_model *m, int pos) {
 // s->heads = the results of the query heads s->q. k, v // (pos + 1, stride)
 static void attend_all(kin_ref_session *s, const kin_ref_layer *w, const float *k, const float *v, int pos) {
     const kin_ref_model *m = s->model;
-    const int n_head = w->n_head ? w->n_head : m->n_head, n_head_kv = w->n_head_kv ? w->n_head_kv : m->n_head_kv;
+    const kin_ref_heads heads = kin_ref_heads_of(m, w);
     const int first = w->is_windowed && pos >= m->window ? pos + 1 - m->window : 0;
-    kin_ref_scale(s->q, (float)temperature(m, pos), n_head * m->head_dim);
+    kin_ref_scale(s->q, (float)temperature(m, pos), heads.n * heads.k_dim);
     if (w->sinks.data) kin_ref_tensor_row(&w->sinks, 0, s->weights);
-    for (int h = 0; h < n_head; h++) {
-        const int i_kv = h / (n_head / n_head_kv);
-        attend(s, s->q + h * m->head_dim, k + i_kv * m->head_dim, v + i_kv * value_dim(m), first, pos,
-               w->sinks.data ? s->weights[h] : -INFINITY, s->heads + h * value_dim(m));
+    for (int h = 0; h < heads.n; h++) {
+        const int i_kv = h / (heads.n / heads.n_kv);
+        attend(s, heads, s->q + h * heads.k_dim, k + i_kv * heads.k_dim, v + i_kv * heads.v_dim, first, pos,
+               w->sinks.data ? s->weights[h] : -INFINITY, s->heads + h * heads.v_dim);
     }
-    kin_ref_scale(s->heads, kin_ref_factor(m->value_scale), n_head * value_dim(m));
-    gate_heads(s, w, n_head);
+    kin_ref_scale(s->heads, kin_ref_factor(m->value_scale), heads.n * heads.v_dim);
+    gate_heads(s, w);
 }
 
 // s->added = latent attention of s->normed. rows // (n_ctx, head_dim)
@@ -96,13 +94,28 @@ static void latent_attention(kin_ref_session *s, const kin_ref_layer *w, int pos
     kin_ref_latent_step(&w->latent, &token, s->normed, rows, s->scratch, s->added);
 }
 
+// Stores the key and the value of s->normed. k, v // (n_head_kv*head_dim), each
+static void make_row(kin_ref_session *s, const kin_ref_layer *w, float *k, float *v) {
+    const kin_ref_heads heads = kin_ref_heads_of(s->model, w);
+    kin_ref_project(s, &w->wk, &w->bk, 0, s->normed, k);
+    if (w->wv.data)
+        kin_ref_project(s, &w->wv, &w->bv, 0, s->normed, v);
+    else
+        memcpy(v, k, (size_t)(heads.n_kv * heads.v_dim) * sizeof *v);
+    place_heads(s, w, &w->k_norm, k, heads.n_kv);
+    for (int h = 0; h < heads.n_kv && s->model->norms_values; h++)
+        kin_ref_unit(v + h * heads.v_dim, heads.v_dim, (double)s->model->rms_eps);
+    if (!s->model->rounds_rows) return;
+    kin_ref_round(k, heads.n_kv * heads.k_dim);
+    kin_ref_round(v, heads.n_kv * heads.v_dim);
+}
+
 void kin_ref_attention(kin_ref_session *s, int il, int pos, float *x) {
     const kin_ref_model *m = s->model;
     const kin_ref_layer *w = &m->layers[il];
     const size_t stride = (size_t)m->n_head_kv * (size_t)m->head_dim;
-    const size_t layer_at = (size_t)(il - s->layer_begin) * (size_t)s->n_ctx * stride;
-    float *k = s->k + layer_at, *v = s->v + layer_at;                             // (n_ctx, n_head_kv*head_dim)
-    float *k_here = k + (size_t)pos * stride, *v_here = v + (size_t)pos * stride; // (n_head_kv*head_dim)
+    const size_t layer_at = (size_t)(il - w->kv_back - s->layer_begin) * (size_t)s->n_ctx * stride;
+    float *k = s->k + layer_at, *v = s->v + layer_at; // (n_ctx, n_head_kv*head_dim)
 
     kin_ref_norm(s, &w->attn_norm, &w->attn_norm_bias, m->n_embd, x, s->normed);
     if (w->latent.n_head > 0) {
@@ -111,11 +124,9 @@ void kin_ref_attention(kin_ref_session *s, int il, int pos, float *x) {
         return;
     }
     kin_ref_project(s, &w->wq, &w->bq, 0, s->normed, s->q);
-    if (w->wq_has_gates) take_gates(s, w->n_head ? w->n_head : m->n_head);
-    kin_ref_project(s, &w->wk, &w->bk, 0, s->normed, k_here);
-    kin_ref_project(s, &w->wv, &w->bv, 0, s->normed, v_here);
-    place_heads(s, w, &w->q_norm, s->q, w->n_head ? w->n_head : m->n_head);
-    place_heads(s, w, &w->k_norm, k_here, w->n_head_kv ? w->n_head_kv : m->n_head_kv);
+    if (w->wq_has_gates) take_gates(s, kin_ref_heads_of(m, w));
+    place_heads(s, w, &w->q_norm, s->q, kin_ref_heads_of(m, w).n);
+    if (w->kv_back == 0) make_row(s, w, k + (size_t)pos * stride, v + (size_t)pos * stride);
     attend_all(s, w, k, v, pos);
     kin_ref_project(s, &w->wo, &w->bo, 0, s->heads, s->added);
     kin_ref_add_block(s, &w->attn_out_norm, x);

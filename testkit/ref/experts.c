@@ -46,10 +46,21 @@ static void choose_groups(const kin_ref_model *m, float *choice) {
         if (!is_used[i / n]) choice[i] = -INFINITY;
 }
 
-// s->shares = the experts' shares in the result for s->normed
-static void route(kin_ref_session *s, const kin_ref_layer *w) {
+// s->router = the router's products for x, or for s->normed, which is the normed x
+static void make_logits(kin_ref_session *s, const kin_ref_layer *w, const float *x) {
+    const float *read = s->normed;
+    if (w->router_norm.data) {
+        kin_ref_norm_by_row(s, &w->router_norm, 0, s->model->rms_eps, x, s->added);
+        kin_ref_scale(s->added, (float)(1 / sqrt(s->model->n_embd)), s->model->n_embd);
+        read = s->added;
+    }
+    kin_ref_project(s, &w->ffn_router, &w->router_bias, 0, read, s->router);
+}
+
+// s->shares = the experts' shares in the result for x
+static void route(kin_ref_session *s, const kin_ref_layer *w, const float *x) {
     const kin_ref_model *m = s->model;
-    kin_ref_project(s, &w->ffn_router, &w->router_bias, 0, s->normed, s->router);
+    make_logits(s, w, x);
     if (m->chooses_by_sigmoids) {
         for (int i = 0; i < m->n_expert; i++) s->router[i] = kin_ref_sigmoid(s->router[i]);
     } else {
@@ -62,13 +73,13 @@ static void route(kin_ref_session *s, const kin_ref_layer *w) {
     const double sum = share_out(s->router, s->choice, m->n_expert, m->n_expert_used, s->shares);
     for (int i = 0; i < m->n_expert && !m->keeps_shares; i++) s->shares[i] = (float)((double)s->shares[i] / sum);
     kin_ref_scale(s->shares, kin_ref_factor(m->expert_scale), m->n_expert);
+    if (!w->expert_scales.data) return;
+    kin_ref_tensor_row(&w->expert_scales, 0, s->weights);
+    for (int i = 0; i < m->n_expert; i++) s->shares[i] *= s->weights[i];
 }
 
 static float gated(kin_ref_gate kind, float limit, float gate, float up) {
-    if (kind == KIN_REF_GATE_GELU) {
-        const double g = (double)gate;
-        return (float)(0.5 * g * (1 + tanh(sqrt(2 / M_PI) * (g + 0.044715 * g * g * g)))) * up;
-    }
+    if (kind == KIN_REF_GATE_GELU) return kin_ref_gelu(gate) * up;
     if (kind == KIN_REF_GATE_SILU) {
         if (limit == 0) return kin_ref_silu(gate) * up;
         return fminf(kin_ref_silu(gate), limit) * fmaxf(fminf(up, limit), -limit);
@@ -80,53 +91,77 @@ static float gated(kin_ref_gate kind, float limit, float gate, float up) {
 
 typedef struct experts {
     const kin_ref_tensor *gate, *up, *down;
+    const kin_ref_tensor *gate_up;                         // instead of gate and up, if it is present
     const kin_ref_tensor *gate_bias, *up_bias, *down_bias; // may be absent
     float limit;
 } experts;
 
+// The matrices of expert i: gate and up // (n_ff, n_embd).
+static void find_gate_and_up(const experts *e, int i, kin_ref_tensor *gate, kin_ref_tensor *up) {
+    if (!e->gate_up->data) {
+        *gate = kin_ref_tensor_matrix(e->gate, i);
+        *up = kin_ref_tensor_matrix(e->up, i);
+        return;
+    }
+    const kin_ref_tensor both = kin_ref_tensor_matrix(e->gate_up, i);
+    *gate = kin_ref_tensor_rows(&both, 0, both.n_rows / 2);
+    *up = kin_ref_tensor_rows(&both, both.n_rows / 2, both.n_rows / 2);
+}
+
 // added = down (silu(gate normed) * (up normed)) of expert i. normed, added // (n_embd)
 static void expert(kin_ref_session *s, const experts *e, int i) {
-    const kin_ref_tensor gate = kin_ref_tensor_matrix(e->gate, i); // (n_ff, n_embd)
-    const kin_ref_tensor up = kin_ref_tensor_matrix(e->up, i);     // (n_ff, n_embd)
     const kin_ref_tensor down = kin_ref_tensor_matrix(e->down, i); // (n_embd, n_ff)
+    kin_ref_tensor gate, up;
+    find_gate_and_up(e, i, &gate, &up);
     kin_ref_project(s, &gate, e->gate_bias, i, s->normed, s->gate);
     kin_ref_project(s, &up, e->up_bias, i, s->normed, s->up);
     for (int j = 0; j < gate.n_rows; j++) s->gate[j] = gated(s->model->gate, e->limit, s->gate[j], s->up[j]);
     kin_ref_project(s, &down, e->down_bias, i, s->gate, s->added);
 }
 
-// added = the result of the shared expert
+static const kin_ref_tensor none = {0};
+
+// shared = the result of the shared expert
 static void shared_expert(kin_ref_session *s, const kin_ref_layer *w) {
-    const kin_ref_tensor none = {0};
-    expert(s, &(experts){&w->shared_gate, &w->shared_up, &w->shared_down, &none, &none, &none, w->shared_limit}, 0);
-    if (!w->shared_router.data) return;
-    float share;
-    kin_ref_matvec(&w->shared_router, s->normed, &share);
-    kin_ref_scale(s->added, kin_ref_sigmoid(share), s->model->n_embd);
+    const int n_embd = s->model->n_embd;
+    const experts e = {&w->shared_gate, &w->shared_up, &w->shared_down, &none, &none, &none, &none, w->shared_limit};
+    expert(s, &e, 0);
+    if (w->shared_router.data) {
+        float share;
+        kin_ref_matvec(&w->shared_router, s->normed, &share);
+        kin_ref_scale(s->added, kin_ref_sigmoid(share), n_embd);
+    }
+    kin_ref_norm(s, &w->shared_out_norm, &none, n_embd, s->added, s->shared);
+}
+
+// sum = the experts' results for s->normed, each with its share
+static void sum_experts(kin_ref_session *s, const kin_ref_layer *w, const experts *e) {
+    const kin_ref_model *m = s->model;
+    memset(s->sum, 0, (size_t)m->n_embd * sizeof *s->sum);
+    for (int i = 0; i < m->n_expert; i++) {
+        if (!(s->shares[i] > 0)) continue;
+        expert(s, e, i);
+        kin_ref_scale(s->added, s->shares[i], m->n_embd);
+        kin_ref_add(s->sum, s->added, m->n_embd);
+    }
+    kin_ref_norm(s, &w->experts_out_norm, &none, m->n_embd, s->sum, s->added);
 }
 
 void kin_ref_feed_forward(kin_ref_session *s, int il, float *x) {
     const kin_ref_model *m = s->model;
     const kin_ref_layer *w = &m->layers[il];
-    const experts e = {&w->ffn_gate, &w->ffn_up, &w->ffn_down, &w->gate_bias, &w->up_bias, &w->down_bias, w->expert_limit};
+    const experts e = {&w->ffn_gate,  &w->ffn_up,  &w->ffn_down,  &w->ffn_gate_up,
+                       &w->gate_bias, &w->up_bias, &w->down_bias, w->expert_limit};
     if (!w->is_parallel) kin_ref_norm(s, &w->ffn_norm, &w->ffn_norm_bias, m->n_embd, x, s->normed);
     if (m->n_expert == 0 || w->is_dense) {
         expert(s, &e, 0);
         kin_ref_add_block(s, &w->ffn_out_norm, x);
         return;
     }
-    route(s, w);
-    memset(s->sum, 0, (size_t)m->n_embd * sizeof *s->sum);
-    for (int i = 0; i < m->n_expert; i++) {
-        if (!(s->shares[i] > 0)) continue;
-        expert(s, &e, i);
-        kin_ref_scale(s->added, s->shares[i], m->n_embd);
-        kin_ref_add(s->sum, s->added, m->n_embd);
-    }
-    if (w->shared_gate.data) {
-        shared_expert(s, w);
-        kin_ref_add(s->sum, s->added, m->n_embd);
-    }
-    memcpy(s->added, s->sum, (size_t)m->n_embd * sizeof *s->added);
+    route(s, w, x);
+    if (w->shared_gate.data) shared_expert(s, w);
+    if (w->experts_norm.data) kin_ref_norm(s, &w->experts_norm, &none, m->n_embd, x, s->normed);
+    sum_experts(s, w, &e);
+    if (w->shared_gate.data) kin_ref_add(s->added, s->shared, m->n_embd);
     kin_ref_add_block(s, &w->ffn_out_norm, x);
 }

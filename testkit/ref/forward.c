@@ -22,13 +22,42 @@ static void recurrence(kin_ref_session *s, int il, int pos, float *x) {
     kin_ref_add_block(s, &w->attn_out_norm, x);
 }
 
+// s->inputs = (norm(input_proj x / sqrt(n_embd)) + sqrt(n_input) row(token)) / sqrt(2), for each layer
+static void make_inputs(kin_ref_session *s, int token, const float *x) {
+    const kin_ref_model *m = s->model;
+    const int n = m->n_input;
+    kin_ref_matvec(&m->input_proj, x, s->inputs);
+    kin_ref_scale(s->inputs, (float)(1 / sqrt(m->n_embd)), m->n_layer * n);
+    for (int il = 0; il < m->n_layer; il++) {
+        float *input = s->inputs + il * n;
+        kin_ref_norm_by_row(s, &m->input_norm, 0, m->rms_eps, input, input);
+        kin_ref_tensor_elements(&m->input_embd, token, il * n, n, s->up);
+        for (int i = 0; i < n; i++) input[i] = (float)(((double)input[i] + sqrt(n) * (double)s->up[i]) / sqrt(2));
+    }
+}
+
+// The end of a layer: adds what it makes of x and its input, and scales the result.
+static void finish_layer(kin_ref_session *s, int il, float *x) {
+    const kin_ref_model *m = s->model;
+    const kin_ref_layer *w = &m->layers[il];
+    float scale = 1;
+    if (w->input_gate.data) {
+        kin_ref_matvec(&w->input_gate, x, s->gate);
+        for (int i = 0; i < m->n_input; i++) s->gate[i] = kin_ref_gelu(s->gate[i]) * s->inputs[il * m->n_input + i];
+        kin_ref_matvec(&w->input_proj, s->gate, s->added);
+        kin_ref_add_block(s, &w->input_norm, x);
+    }
+    if (w->scale.data) kin_ref_tensor_row(&w->scale, 0, &scale);
+    kin_ref_scale(x, scale, m->n_embd);
+}
+
 int kin_ref_session_embed(kin_ref_session *session, int token, float *x) {
     const kin_ref_model *m = session->model;
     if (!m->token_embd.data || token < 0 || token >= m->n_vocab) return -1;
     kin_ref_tensor_row(&m->token_embd, token, x);
     kin_ref_scale(x, kin_ref_factor(m->embedding_scale), m->n_embd);
-    if (m->norms_embedding)
-        kin_ref_scale(x, (float)(1 / sqrt(kin_ref_dot(x, x, m->n_embd) / m->n_embd + (double)m->rms_eps)), m->n_embd);
+    if (m->norms_embedding) kin_ref_unit(x, m->n_embd, (double)m->rms_eps);
+    if (m->n_input > 0) make_inputs(session, token, x);
     return 0;
 }
 
@@ -53,6 +82,7 @@ int kin_ref_session_run(kin_ref_session *session, int layer_begin, int layer_end
         else
             kin_ref_attention(s, il, pos, x);
         kin_ref_feed_forward(s, il, x);
+        finish_layer(s, il, x);
         s->n_held[il - s->layer_begin] = pos + 1;
     }
     return 0;

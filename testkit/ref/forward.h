@@ -7,6 +7,8 @@
 //   kin_ref_session_run(session, 0, n_layer, pos, x);
 //   kin_ref_session_output(session, x, logits);
 //
+// What layers are given of the token itself is remembered by embed, so a session of such layers embeds the token, too.
+//
 // The layers may be run in several calls, or in several sessions that each hold some of them: the bits are the same. Owner: one
 // thread at a time. The model is borrowed until close and not written. All memory is allocated in open.
 #pragma once

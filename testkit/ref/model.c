@@ -7,6 +7,26 @@ typedef struct expected {
     int n_mats, n_rows, n_cols;
 } expected;
 
+kin_ref_heads kin_ref_heads_of(const kin_ref_model *model, const kin_ref_layer *layer) {
+    const int k_dim = layer->head_dim ? layer->head_dim : model->head_dim, v_dim = model->value_dim ? model->value_dim : k_dim;
+    return (kin_ref_heads){
+        .n = layer->n_head ? layer->n_head : model->n_head,
+        .n_kv = layer->n_head_kv ? layer->n_head_kv : model->n_head_kv,
+        .k_dim = k_dim,
+        .v_dim = layer->value_dim ? layer->value_dim : v_dim,
+    };
+}
+
+size_t kin_ref_width(const kin_ref_model *model) {
+    return (size_t)model->n_embd;
+}
+
+int kin_ref_n_ff(const kin_ref_model *model, const kin_ref_layer *layer) {
+    if (model->n_expert > 0 && !layer->is_dense) return model->n_ff;
+    if (layer->n_ff_dense) return layer->n_ff_dense;
+    return model->n_expert > 0 ? model->n_ff_dense : model->n_ff;
+}
+
 static bool within(int value, int low, int high) {
     return value >= low && value <= high;
 }
@@ -62,7 +82,11 @@ static const char *check_ends(const kin_ref_model *m) {
         {"output_norm", &m->output_norm, false, 1, 1, m->n_embd},
         {"output_norm_bias", &m->output_norm_bias, false, 1, 1, m->n_embd},
         {"output", &m->output, false, 1, m->n_vocab, m->n_embd},
+        {"input_embd", &m->input_embd, m->n_input > 0, 1, m->n_vocab, m->n_layer * m->n_input},
+        {"input_proj", &m->input_proj, m->n_input > 0, 1, m->n_layer * m->n_input, m->n_embd},
+        {"input_norm", &m->input_norm, m->n_input > 0, 1, 1, m->n_input},
     };
+    if (!within(m->n_input, 0, KIN_REF_HEAD_MAX)) return "n_input";
     if (!factors_fit(m, &m->rope_freqs)) return "rope_freqs";
     if (!factors_fit(m, &m->rope_freqs_long)) return "rope_freqs_long";
     return misfit(list, sizeof list / sizeof *list);
@@ -73,23 +97,31 @@ static int norm_cols(const kin_ref_tensor *t, int n_head, int head_dim) {
     return t->n_rows == 1 && t->n_cols == n_head * head_dim ? t->n_cols : head_dim;
 }
 
+static const char *check_heads(const kin_ref_model *m, const kin_ref_layer *w) {
+    const kin_ref_heads h = kin_ref_heads_of(m, w);
+    const kin_ref_rope *rope = w->is_windowed && m->window_rope.n_rot > 0 ? &m->window_rope : &m->rope;
+    if (!within(h.n, 1, m->n_head)) return "layer's n_head";
+    if (!within(h.n_kv, 1, m->n_head_kv) || h.n % h.n_kv != 0) return "layer's n_head_kv";
+    if (!within(h.k_dim, 1, m->head_dim) || (!w->has_no_rope && rope->n_rot > h.k_dim)) return "layer's head_dim";
+    if (!within(h.v_dim, 1, h.k_dim) || (!w->wv.data && h.v_dim != h.k_dim)) return "layer's value_dim";
+    return NULL;
+}
+
 static const char *check_attention(const kin_ref_model *m, const kin_ref_layer *w) {
-    const int value_dim = m->value_dim ? m->value_dim : m->head_dim;
-    const int n_head = w->n_head ? w->n_head : m->n_head, n_head_kv = w->n_head_kv ? w->n_head_kv : m->n_head_kv;
-    if (!within(n_head, 1, m->n_head)) return "layer's n_head";
-    if (!within(n_head_kv, 1, m->n_head_kv) || n_head % n_head_kv != 0) return "layer's n_head_kv";
-    const int n_q = n_head * m->head_dim, n_kv = n_head_kv * m->head_dim;
+    const kin_ref_heads h = kin_ref_heads_of(m, w);
+    const int n_head = h.n, n_head_kv = h.n_kv, value_dim = h.v_dim, n_q = h.n * h.k_dim, n_kv = h.n_kv * h.k_dim;
+    if (check_heads(m, w)) return check_heads(m, w);
     const expected list[] = {
         {"wq", &w->wq, true, 1, w->wq_has_gates ? 2 * n_q : n_q, m->n_embd},
-        {"wk", &w->wk, true, 1, n_kv, m->n_embd},
-        {"wv", &w->wv, true, 1, n_head_kv * value_dim, m->n_embd},
+        {"wk", &w->wk, w->kv_back == 0, 1, n_kv, m->n_embd},
+        {"wv", &w->wv, false, 1, n_head_kv * value_dim, m->n_embd},
         {"wo", &w->wo, true, 1, m->n_embd, n_head * value_dim},
         {"bq", &w->bq, false, 1, 1, n_q},
         {"bk", &w->bk, false, 1, 1, n_kv},
         {"bv", &w->bv, false, 1, 1, n_head_kv * value_dim},
         {"bo", &w->bo, false, 1, 1, m->n_embd},
-        {"q_norm", &w->q_norm, false, 1, w->q_norm.n_rows > 1 ? n_head : 1, norm_cols(&w->q_norm, n_head, m->head_dim)},
-        {"k_norm", &w->k_norm, false, 1, w->k_norm.n_rows > 1 ? n_head_kv : 1, norm_cols(&w->k_norm, n_head_kv, m->head_dim)},
+        {"q_norm", &w->q_norm, false, 1, w->q_norm.n_rows > 1 ? n_head : 1, norm_cols(&w->q_norm, n_head, h.k_dim)},
+        {"k_norm", &w->k_norm, false, 1, w->k_norm.n_rows > 1 ? n_head_kv : 1, norm_cols(&w->k_norm, n_head_kv, h.k_dim)},
         {"sinks", &w->sinks, false, 1, 1, n_head},
         {"head_gate", &w->head_gate, false, 1, w->head_gate.n_rows == n_head ? n_head : n_head * value_dim, m->n_embd},
     };
@@ -99,6 +131,15 @@ static const char *check_attention(const kin_ref_model *m, const kin_ref_layer *
 static const char *check_latent(const kin_ref_model *m, const kin_ref_layer *w) {
     if (w->latent.n_latent + w->latent.n_rot != m->head_dim || m->n_head_kv != 1) return "head_dim";
     return kin_ref_latent_check(&w->latent, m->n_embd);
+}
+
+// A layer whose keys and values are those of another one reads them in its own form.
+static const char *check_shared_keys(const kin_ref_model *m, int layer_begin, int il) {
+    const kin_ref_layer *w = &m->layers[il], *of = w - w->kv_back;
+    if (w->kv_back == 0) return NULL;
+    if (!within(w->kv_back, 1, il - layer_begin) || of->kv_back != 0) return "kv_back";
+    const kin_ref_heads own = kin_ref_heads_of(m, w), other = kin_ref_heads_of(m, of);
+    return own.n_kv == other.n_kv && own.k_dim == other.k_dim && own.v_dim == other.v_dim ? NULL : "kv_back";
 }
 
 static const char *check_norms(const kin_ref_model *m, const kin_ref_layer *w) {
@@ -115,13 +156,14 @@ static const char *check_norms(const kin_ref_model *m, const kin_ref_layer *w) {
 
 static const char *check_feed_forward(const kin_ref_model *m, const kin_ref_layer *w) {
     const bool moe = m->n_expert > 0 && !w->is_dense, shares = w->shared_gate.data != NULL;
-    const int n_mats = moe ? m->n_expert : 1, n_ff = w->is_dense ? m->n_ff_dense : m->n_ff;
+    const int n_mats = moe ? m->n_expert : 1, n_ff = kin_ref_n_ff(m, w);
     const expected list[] = {
         {"ffn_router", &w->ffn_router, moe, 1, m->n_expert, m->n_embd},
         {"router_bias", &w->router_bias, false, 1, 1, m->n_expert},
         {"ffn_choice", &w->ffn_choice, false, 1, 1, m->n_expert},
-        {"ffn_gate", &w->ffn_gate, true, n_mats, n_ff, m->n_embd},
-        {"ffn_up", &w->ffn_up, true, n_mats, n_ff, m->n_embd},
+        {"ffn_gate", &w->ffn_gate, !w->ffn_gate_up.data, n_mats, n_ff, m->n_embd},
+        {"ffn_up", &w->ffn_up, !w->ffn_gate_up.data, n_mats, n_ff, m->n_embd},
+        {"ffn_gate_up", &w->ffn_gate_up, false, n_mats, 2 * n_ff, m->n_embd},
         {"ffn_down", &w->ffn_down, true, n_mats, m->n_embd, n_ff},
         {"gate_bias", &w->gate_bias, false, 1, n_mats, n_ff},
         {"up_bias", &w->up_bias, false, 1, n_mats, n_ff},
@@ -130,6 +172,23 @@ static const char *check_feed_forward(const kin_ref_model *m, const kin_ref_laye
         {"shared_up", &w->shared_up, shares, 1, m->n_ff_shared, m->n_embd},
         {"shared_down", &w->shared_down, shares, 1, m->n_embd, m->n_ff_shared},
         {"shared_router", &w->shared_router, false, 1, 1, m->n_embd},
+        {"router_norm", &w->router_norm, false, 1, 1, m->n_embd},
+        {"experts_norm", &w->experts_norm, false, 1, 1, m->n_embd},
+        {"experts_out_norm", &w->experts_out_norm, false, 1, 1, m->n_embd},
+        {"shared_out_norm", &w->shared_out_norm, false, 1, 1, m->n_embd},
+        {"expert_scales", &w->expert_scales, false, 1, 1, m->n_expert},
+    };
+    if (!moe && !within(n_ff, 1, m->n_ff > m->n_ff_dense ? m->n_ff : m->n_ff_dense)) return "layer's n_ff_dense";
+    return misfit(list, sizeof list / sizeof *list);
+}
+
+static const char *check_input(const kin_ref_model *m, const kin_ref_layer *w) {
+    const bool has_input = m->n_input > 0;
+    const expected list[] = {
+        {"input_gate", &w->input_gate, has_input, 1, m->n_input, m->n_embd},
+        {"input_proj", &w->input_proj, has_input, 1, m->n_embd, m->n_input},
+        {"input_norm", &w->input_norm, has_input, 1, 1, m->n_embd},
+        {"scale", &w->scale, false, 1, 1, 1},
     };
     return misfit(list, sizeof list / sizeof *list);
 }
@@ -147,7 +206,8 @@ static const char *check_layer(const kin_ref_model *m, const kin_ref_layer *w) {
         wrong = check_latent(m, w);
     else
         wrong = check_attention(m, w);
-    return wrong ? wrong : check_feed_forward(m, w);
+    if (!wrong) wrong = check_feed_forward(m, w);
+    return wrong ? wrong : check_input(m, w);
 }
 
 const char *kin_ref_model_check(const kin_ref_model *model, int layer_begin, int layer_end) {
@@ -156,6 +216,9 @@ const char *kin_ref_model_check(const kin_ref_model *model, int layer_begin, int
     if (!wrong && model->window_rope.n_rot != 0) wrong = check_rope(&model->window_rope, model->head_dim);
     if (!wrong) wrong = check_ends(model);
     if (!wrong && !(0 <= layer_begin && layer_begin <= layer_end && layer_end <= model->n_layer)) wrong = "layer range";
-    for (int il = layer_begin; !wrong && il < layer_end; il++) wrong = check_layer(model, &model->layers[il]);
+    for (int il = layer_begin; !wrong && il < layer_end; il++) {
+        wrong = check_layer(model, &model->layers[il]);
+        if (!wrong) wrong = check_shared_keys(model, layer_begin, il);
+    }
     return wrong;
 }

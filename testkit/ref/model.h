@@ -34,6 +34,9 @@
 //   lfm2, lfm2moe: short convolutions, or attention as in qwen3; dense layers, experts chosen by sigmoids
 //   qwen35, qwen35moe, qwen3next: gated delta nets, or attention with gates; experts, and a shared one with a gate
 //   mimo2     windowed layers with another number of heads and sinks, values narrower than keys, experts chosen by sigmoids
+//   gemma4    gemma3 with normed values and heads that are wider in layers without a window; keys that are values, too, or those
+//   of
+//             an earlier layer; experts beside the dense block; an input of each layer, made of the token
 #pragma once
 
 #include "testkit/ref/convolution.h"
@@ -51,7 +54,10 @@ typedef enum kin_ref_gate {
 } kin_ref_gate;
 
 typedef struct kin_ref_layer {
-    int n_head, n_head_kv;         // 0: the model's
+    int n_head, n_head_kv;         // 0: the model's; and so are the following two
+    int head_dim, value_dim;       // at most the model's
+    int n_ff_dense;                // without experts; 0: the model's
+    int kv_back;                   // keys and values are those of the layer this many before; 0: its own
     bool is_windowed;              // a token sees the last `window` tokens; the layer uses window_rope
     bool has_no_rope;              // heads are not rotated
     bool is_dense;                 // the feed-forward block has no experts although the model has
@@ -66,7 +72,7 @@ typedef struct kin_ref_layer {
     kin_ref_tensor ffn_out_norm;   // (n_embd), the same
     bool wq_has_gates;             // wq holds the rows of a head, then those of its gate, and so on
     kin_ref_tensor wq;             // (n_head*head_dim, n_embd), or twice as many rows
-    kin_ref_tensor wk, wv;         // (n_head_kv*head_dim, n_embd), (n_head_kv*value_dim, n_embd)
+    kin_ref_tensor wk, wv;         // (n_head_kv*head_dim, n_embd), (n_head_kv*value_dim, n_embd); wv absent: the products of wk
     kin_ref_tensor wo;             // (n_embd, n_head*value_dim)
     kin_ref_tensor bq;             // (n_head*head_dim), may be absent
     kin_ref_tensor bk, bv;         // (n_head_kv*head_dim), (n_head_kv*value_dim), may be absent
@@ -79,18 +85,27 @@ typedef struct kin_ref_layer {
     kin_ref_tensor ffn_norm;       // (n_embd), may be absent
     kin_ref_tensor ffn_norm_bias;  // (n_embd), may be absent
     kin_ref_tensor ffn_router;     // (n_expert, n_embd), only with experts
-    kin_ref_tensor router_bias;    // (n_expert), may be absent
-    kin_ref_tensor ffn_choice;     // (n_expert), added when experts are chosen; may be absent
-    kin_ref_tensor ffn_gate;       // (max(n_expert, 1), n_ff, n_embd); in a dense layer (n_ff_dense, n_embd)
-    kin_ref_tensor ffn_up;         // the same
-    kin_ref_tensor ffn_down;       // (max(n_expert, 1), n_embd, n_ff); in a dense layer (n_embd, n_ff_dense)
-    kin_ref_tensor gate_bias;      // (max(n_expert, 1), n_ff), may be absent, and so may up_bias
-    kin_ref_tensor up_bias;        // the same
-    kin_ref_tensor down_bias;      // (max(n_expert, 1), n_embd), may be absent
-    kin_ref_tensor shared_gate;    // (n_ff_shared, n_embd), and so shared_up: of an expert that every token uses; may be absent
+    kin_ref_tensor router_norm;    // (n_embd), of x, which the router then reads, divided by sqrt(n_embd); may be absent
+    kin_ref_tensor experts_norm;   // (n_embd), of x, which experts then read; may be absent, and so may the following three
+    kin_ref_tensor experts_out_norm, shared_out_norm; // (n_embd), of the results
+    kin_ref_tensor expert_scales;                     // (n_expert), which multiply the shares
+    kin_ref_tensor router_bias;                       // (n_expert), may be absent
+    kin_ref_tensor ffn_choice;                        // (n_expert), added when experts are chosen; may be absent
+    kin_ref_tensor ffn_gate;                          // (max(n_expert, 1), n_ff, n_embd); in a dense layer (n_ff_dense, n_embd)
+    kin_ref_tensor ffn_up;                            // the same
+    kin_ref_tensor ffn_gate_up; // (n_expert, 2*n_ff, n_embd), instead of both: an expert's rows of the gate, then those of up
+    kin_ref_tensor ffn_down;    // (max(n_expert, 1), n_embd, n_ff); in a dense layer (n_embd, n_ff_dense)
+    kin_ref_tensor gate_bias;   // (max(n_expert, 1), n_ff), may be absent, and so may up_bias
+    kin_ref_tensor up_bias;     // the same
+    kin_ref_tensor down_bias;   // (max(n_expert, 1), n_embd), may be absent
+    kin_ref_tensor shared_gate; // (n_ff_shared, n_embd), and so shared_up: of an expert that every token uses; may be absent
     kin_ref_tensor shared_up;
     kin_ref_tensor shared_down;   // (n_embd, n_ff_shared)
     kin_ref_tensor shared_router; // (n_embd), whose sigmoid multiplies the shared expert's result; may be absent
+    kin_ref_tensor
+        input_gate; // (n_input, n_embd), only with n_input; then input_proj // (n_embd, n_input), and its norm (n_embd)
+    kin_ref_tensor input_proj, input_norm;
+    kin_ref_tensor scale; // (1), of the layer's result; may be absent
 } kin_ref_layer;
 
 typedef struct kin_ref_model {
@@ -108,6 +123,9 @@ typedef struct kin_ref_model {
     kin_ref_gate gate;
     bool gates_heads_by_softplus; // of head_gate; false: by sigmoids
     int window;                   // of windowed layers
+    int n_input;                  // of a layer's input, which is made of the token; 0: there is none
+    bool rounds_rows;             // keys and values are rounded to float16, as in the caches of engines
+    bool norms_values;            // of each head, to a mean square of 1
     bool centers_norms;           // norms subtract the mean first
     bool norms_embedding;         // to a mean square of 1
     float rms_eps;
@@ -130,8 +148,24 @@ typedef struct kin_ref_model {
     kin_ref_tensor output;           // (n_vocab, n_embd); absent: token_embd is used ("tied")
     kin_ref_tensor rope_freqs;       // (at least n_rot / 2, of either rope), may be absent
     kin_ref_tensor rope_freqs_long;  // the same, instead in contexts of more than rope.n_ctx_orig tokens; may be absent
+    kin_ref_tensor input_embd;       // (n_vocab, n_layer*n_input), only with n_input; and so are
+    kin_ref_tensor input_proj;       // (n_layer*n_input, n_embd), and
+    kin_ref_tensor input_norm;       // (n_input)
     kin_ref_layer *layers;           // (n_layer); only those in use need be filled
 } kin_ref_model;
+
+// The heads of a layer's attention: of queries, of keys and values, and the elements of a key and a value.
+typedef struct kin_ref_heads {
+    int n, n_kv, k_dim, v_dim;
+} kin_ref_heads;
+
+kin_ref_heads kin_ref_heads_of(const kin_ref_model *model, const kin_ref_layer *layer);
+
+// Numbers of a token between layers.
+size_t kin_ref_width(const kin_ref_model *model);
+
+// The width of a layer's feed-forward block, or of one of its experts.
+int kin_ref_n_ff(const kin_ref_model *model, const kin_ref_layer *layer);
 
 #define KIN_REF_DIM_MAX (1 << 24)  // maximum rows or columns of a matrix
 #define KIN_REF_HEAD_MAX (1 << 12) // maximum heads, elements of a head, experts, layers

@@ -62,10 +62,25 @@ static bool read_factors(kin_ref_session *s) {
     return true;
 }
 
+// Allocates the scratch of feed-forward blocks, and of the layers' inputs.
+static bool allocate_blocks(kin_ref_session *s) {
+    const kin_ref_model *m = s->model;
+    const int n_ff = max_int(max_int(m->n_ff, m->n_input), max_int(m->n_ff_dense, m->n_ff_shared));
+    s->inputs = floats(1, m->n_layer, max_int(m->n_input, 1));
+    s->sum = floats(1, 1, m->n_embd);
+    s->shared = floats(1, 1, m->n_embd);
+    s->router = floats(1, 1, max_int(m->n_expert, 1));
+    s->shares = floats(1, 1, max_int(m->n_expert, 1));
+    s->choice = floats(1, 1, max_int(m->n_expert, 1));
+    s->gate = floats(1, 1, n_ff);
+    s->up = floats(1, 1, n_ff);
+    s->weights = floats(1, 1, max_int(max_int(m->n_embd, m->n_head * m->head_dim), max_int(n_ff, m->n_expert)));
+    return s->inputs && s->sum && s->shared && s->router && s->shares && s->choice && s->gate && s->up && s->weights;
+}
+
 static bool allocate(kin_ref_session *s) {
     const kin_ref_model *m = s->model;
     const int n_layer = max_int(s->layer_end - s->layer_begin, 1), n_q = m->n_head * m->head_dim;
-    const int n_ff = max_int(m->n_ff, max_int(m->n_ff_dense, m->n_ff_shared));
     s->n_held = calloc((size_t)n_layer, sizeof *s->n_held);
     s->k = floats(n_layer, s->n_ctx, m->n_head_kv * m->head_dim);
     s->v = floats(n_layer, s->n_ctx, m->n_head_kv * m->head_dim);
@@ -73,20 +88,12 @@ static bool allocate(kin_ref_session *s) {
     s->window_cos_sin = floats(1, max_int(m->window_rope.n_rot, 2) / 2, 2);
     s->normed = floats(1, 1, m->n_embd);
     s->added = floats(1, 1, m->n_embd);
-    s->sum = floats(1, 1, m->n_embd);
     s->q = floats(2, 1, n_q);
     s->heads = floats(1, 1, n_q);
     s->gates = floats(1, 1, n_q);
     s->scores = floats(1, 1, s->n_ctx);
-    s->router = floats(1, 1, max_int(m->n_expert, 1));
-    s->shares = floats(1, 1, max_int(m->n_expert, 1));
-    s->choice = floats(1, 1, max_int(m->n_expert, 1));
-    s->gate = floats(1, 1, n_ff);
-    s->up = floats(1, 1, n_ff);
-    s->weights = floats(1, 1, max_int(max_int(m->n_embd, n_q), max_int(n_ff, m->n_expert)));
-    return s->n_held && s->k && s->v && s->cos_sin && s->window_cos_sin && s->normed && s->added && s->sum && s->q && s->heads &&
-           s->gates && s->scores && s->router && s->shares && s->choice && s->gate && s->up && s->weights && allocate_states(s) &&
-           read_factors(s);
+    return s->n_held && s->k && s->v && s->cos_sin && s->window_cos_sin && s->normed && s->added && s->q && s->heads &&
+           s->gates && s->scores && allocate_blocks(s) && allocate_states(s) && read_factors(s);
 }
 
 kin_ref_session *kin_ref_session_open(const kin_ref_model *model, int layer_begin, int layer_end, int n_ctx) {
@@ -117,7 +124,9 @@ void kin_ref_session_close(kin_ref_session *session) {
     free(session->heads);
     free(session->q);
     free(session->gates);
+    free(session->shared);
     free(session->sum);
+    free(session->inputs);
     free(session->added);
     free(session->normed);
     free(session->window_cos_sin);

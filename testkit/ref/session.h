@@ -20,6 +20,7 @@ struct kin_ref_session {
     int layer_begin, layer_end, n_ctx;
     int *n_held;         // (layers): positions that each layer holds
     float *k, *v;        // (layers, n_ctx, n_head_kv*head_dim)
+    float *inputs;       // (n_layer, n_input): what the layers are given of the token that was embedded last
     float *rope_factors; // (at least n_rot / 2), NULL if the model has none
     float *states;       // (layers, n_state): of layers that have a state
     size_t n_state;
@@ -30,6 +31,7 @@ struct kin_ref_session {
     float *normed;         // (n_embd): input of a block
     float *added;          // (n_embd): output of a block
     float *sum;            // (n_embd): of the experts
+    float *shared;         // (n_embd): output of the shared expert
     float *q;              // (n_head*head_dim), and as many for their gates
     float *heads;          // (n_head*value_dim): attention output of each query head
     float *gates;          // (n_head*value_dim): of these outputs

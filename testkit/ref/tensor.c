@@ -34,6 +34,11 @@ void kin_ref_tensor_row(const kin_ref_tensor *t, int i, float *out) {
     kin_ref_dequant(t->type, t->data + row_bytes(t) * (size_t)i, t->n_cols, out);
 }
 
+void kin_ref_tensor_elements(const kin_ref_tensor *t, int i, int at, int n, float *out) {
+    const uint8_t *row = t->data + row_bytes(t) * (size_t)i;
+    kin_ref_dequant(t->type, row + (size_t)(at / kin_ref_block_n(t->type)) * kin_ref_block_bytes(t->type), n, out);
+}
+
 // Processes a row in pieces, so that no row-sized buffer is needed.
 static float dot_row(int type, const uint8_t *row, const float *x, int n) {
     const size_t piece_bytes = KIN_REF_BLOCK_MAX / (size_t)kin_ref_block_n(type) * kin_ref_block_bytes(type);
