@@ -130,6 +130,21 @@ static int read_gemma4_layer(const kin_ref_keys *k, kin_ref_model *m, kin_ref_la
     return 0;
 }
 
+static int read_nemotron_h(const kin_ref_keys *k, kin_ref_model *m) {
+    return kin_ref_get_float(k, "attention.scale", 0, &m->attn_scale);
+}
+
+// A layer is one block, whose norm always has the same name.
+static int read_nemotron_h_layer(const kin_ref_keys *k, kin_ref_model *m, kin_ref_layer *w, int il) {
+    (void)k, (void)m, (void)il;
+    w->has_no_attention = w->n_ff_dense > 0;
+    w->has_no_ff = !w->has_no_attention;
+    if (w->has_no_ff) return 0;
+    w->ffn_norm = w->attn_norm;
+    w->attn_norm = (kin_ref_tensor){0};
+    return 0;
+}
+
 static int read_step35_layer(const kin_ref_keys *k, kin_ref_model *m, kin_ref_layer *w, int il) {
     if (read_pattern(k, m, w, il) < 0) return KIN_FAIL;
     if (kin_ref_get_float_at(k, "swiglu_clamp_exp", il, 0, &w->expert_limit) < 0) return KIN_FAIL;
@@ -246,6 +261,20 @@ static const kin_ref_family families[] = {
      .window_freq_base = 10000,
      .read = read_gemma4,
      .read_layer = read_gemma4_layer},
+    {.name = "nemotron_h",
+     .rope = NEOX,
+     .gate = KIN_REF_GATE_NONE,
+     .never_rotates = true,
+     .read = read_nemotron_h,
+     .read_layer = read_nemotron_h_layer},
+    {.name = "nemotron_h_moe",
+     .rope = NEOX,
+     .gate = KIN_REF_GATE_NONE,
+     .never_rotates = true,
+     .chooses_by_sigmoids = true,
+     .keeps_shares = true,
+     .read = read_nemotron_h,
+     .read_layer = read_nemotron_h_layer},
     {.name = "hy_v3", .rope = NEOX, .chooses_by_sigmoids = true, .keeps_shares = true},
     {.name = "mimo2",
      .rope = NEOX,

@@ -198,6 +198,8 @@ static void load_experts(loader *l, kin_ref_layer *w, int il) {
     w->shared_gate = find_layer_tensor(l, il, "ffn_gate_shexp.weight");
     w->shared_up = find_layer_tensor(l, il, "ffn_up_shexp.weight");
     w->shared_down = find_layer_tensor(l, il, "ffn_down_shexp.weight");
+    w->latent_down = find_layer_tensor(l, il, "ffn_latent_down.weight");
+    w->latent_up = find_layer_tensor(l, il, "ffn_latent_up.weight");
     w->router_norm = find_layer_tensor(l, il, "ffn_gate_inp.scale");
     w->expert_scales = find_layer_tensor(l, il, "ffn_down_exps.scale");
     w->experts_norm = find_layer_tensor(l, il, "pre_ffw_norm_2.weight");
@@ -244,6 +246,22 @@ static void load_gated(loader *l, kin_ref_gated *g, int il) {
     g->n_taps = g->conv.n_cols;
     g->n_key = g->dim > 0 ? (g->conv.n_rows / g->dim - g->n_value) / 2 : 0;
     g->is_grouped = l->family->has_grouped_keys;
+}
+
+static void load_state_space(loader *l, kin_ref_state_space *s, int il) {
+    s->in = find_layer_tensor(l, il, "ssm_in.weight");
+    s->conv = find_layer_tensor(l, il, "ssm_conv1d.weight");
+    s->conv_bias = find_layer_tensor(l, il, "ssm_conv1d.bias");
+    s->dt = find_layer_tensor(l, il, "ssm_dt.bias");
+    s->a = find_layer_tensor(l, il, "ssm_a");
+    s->d = find_layer_tensor(l, il, "ssm_d");
+    s->norm = find_layer_tensor(l, il, "ssm_norm.weight");
+    s->out = find_layer_tensor(l, il, "ssm_out.weight");
+    s->n_head = s->a.n_rows;
+    s->n_group = s->norm.n_rows;
+    s->n_taps = s->conv.n_cols;
+    s->dim = s->n_head > 0 ? s->out.n_cols / s->n_head : 0;
+    s->n_state = s->n_group > 0 ? (s->conv.n_rows - s->out.n_cols) / (2 * s->n_group) : 0;
 }
 
 static void load_convolution(loader *l, kin_ref_convolution *c, int il) {
@@ -362,6 +380,8 @@ static int load_layer(loader *l, kin_ref_model *m, kin_ref_layer *w, int il) {
         load_delta(l, m, &w->delta, il);
     else if (has_layer_tensor(l, il, "attn_kv_a_mqa.weight"))
         load_latent(l, m, &w->latent, il);
+    else if (has_layer_tensor(l, il, "ssm_d"))
+        load_state_space(l, &w->space, il);
     else if (has_layer_tensor(l, il, "ssm_out.weight"))
         load_gated(l, &w->gated, il);
     else if (has_layer_tensor(l, il, "shortconv.conv.weight"))

@@ -79,6 +79,7 @@ static void route(kin_ref_session *s, const kin_ref_layer *w, const float *x) {
 }
 
 static float gated(kin_ref_gate kind, float limit, float gate, float up) {
+    if (kind == KIN_REF_GATE_NONE) return up > 0 ? up * up : 0;
     if (kind == KIN_REF_GATE_GELU) return kin_ref_gelu(gate) * up;
     if (kind == KIN_REF_GATE_SILU) {
         if (limit == 0) return kin_ref_silu(gate) * up;
@@ -96,10 +97,10 @@ typedef struct experts {
     float limit;
 } experts;
 
-// The matrices of expert i: gate and up // (n_ff, n_embd).
+// The matrices of expert i: gate, which may be absent, and up // (n_ff, n_embd).
 static void find_gate_and_up(const experts *e, int i, kin_ref_tensor *gate, kin_ref_tensor *up) {
     if (!e->gate_up->data) {
-        *gate = kin_ref_tensor_matrix(e->gate, i);
+        if (e->gate->data) *gate = kin_ref_tensor_matrix(e->gate, i);
         *up = kin_ref_tensor_matrix(e->up, i);
         return;
     }
@@ -108,15 +109,15 @@ static void find_gate_and_up(const experts *e, int i, kin_ref_tensor *gate, kin_
     *up = kin_ref_tensor_rows(&both, both.n_rows / 2, both.n_rows / 2);
 }
 
-// added = down (silu(gate normed) * (up normed)) of expert i. normed, added // (n_embd)
-static void expert(kin_ref_session *s, const experts *e, int i) {
+// out = down (silu(gate x) * (up x)) of expert i. x, out // (n_embd), or as wide as a latent
+static void expert(kin_ref_session *s, const experts *e, int i, const float *x, float *out) {
     const kin_ref_tensor down = kin_ref_tensor_matrix(e->down, i); // (n_embd, n_ff)
-    kin_ref_tensor gate, up;
+    kin_ref_tensor gate = {0}, up;
     find_gate_and_up(e, i, &gate, &up);
-    kin_ref_project(s, &gate, e->gate_bias, i, s->normed, s->gate);
-    kin_ref_project(s, &up, e->up_bias, i, s->normed, s->up);
-    for (int j = 0; j < gate.n_rows; j++) s->gate[j] = gated(s->model->gate, e->limit, s->gate[j], s->up[j]);
-    kin_ref_project(s, &down, e->down_bias, i, s->gate, s->added);
+    if (gate.data) kin_ref_project(s, &gate, e->gate_bias, i, x, s->gate);
+    kin_ref_project(s, &up, e->up_bias, i, x, s->up);
+    for (int j = 0; j < up.n_rows; j++) s->gate[j] = gated(s->model->gate, e->limit, s->gate[j], s->up[j]);
+    kin_ref_project(s, &down, e->down_bias, i, s->gate, out);
 }
 
 static const kin_ref_tensor none = {0};
@@ -125,7 +126,7 @@ static const kin_ref_tensor none = {0};
 static void shared_expert(kin_ref_session *s, const kin_ref_layer *w) {
     const int n_embd = s->model->n_embd;
     const experts e = {&w->shared_gate, &w->shared_up, &w->shared_down, &none, &none, &none, &none, w->shared_limit};
-    expert(s, &e, 0);
+    expert(s, &e, 0, s->normed, s->added);
     if (w->shared_router.data) {
         float share;
         kin_ref_matvec(&w->shared_router, s->normed, &share);
@@ -134,17 +135,23 @@ static void shared_expert(kin_ref_session *s, const kin_ref_layer *w) {
     kin_ref_norm(s, &w->shared_out_norm, &none, n_embd, s->added, s->shared);
 }
 
-// sum = the experts' results for s->normed, each with its share
+// added = the sum of the experts' results for s->normed, each with its share
 static void sum_experts(kin_ref_session *s, const kin_ref_layer *w, const experts *e) {
     const kin_ref_model *m = s->model;
-    memset(s->sum, 0, (size_t)m->n_embd * sizeof *s->sum);
+    const int width = w->latent_down.data ? w->latent_down.n_rows : m->n_embd;
+    const float *x = w->latent_down.data ? s->latent : s->normed;
+    if (w->latent_down.data) kin_ref_matvec(&w->latent_down, s->normed, s->latent);
+    memset(s->sum, 0, (size_t)width * sizeof *s->sum);
     for (int i = 0; i < m->n_expert; i++) {
         if (!(s->shares[i] > 0)) continue;
-        expert(s, e, i);
-        kin_ref_scale(s->added, s->shares[i], m->n_embd);
-        kin_ref_add(s->sum, s->added, m->n_embd);
+        expert(s, e, i, x, s->added);
+        kin_ref_scale(s->added, s->shares[i], width);
+        kin_ref_add(s->sum, s->added, width);
     }
-    kin_ref_norm(s, &w->experts_out_norm, &none, m->n_embd, s->sum, s->added);
+    if (w->latent_up.data)
+        kin_ref_matvec(&w->latent_up, s->sum, s->added);
+    else
+        kin_ref_norm(s, &w->experts_out_norm, &none, m->n_embd, s->sum, s->added);
 }
 
 void kin_ref_feed_forward(kin_ref_session *s, int il, float *x) {
@@ -154,14 +161,14 @@ void kin_ref_feed_forward(kin_ref_session *s, int il, float *x) {
                        &w->gate_bias, &w->up_bias, &w->down_bias, w->expert_limit};
     if (!w->is_parallel) kin_ref_norm(s, &w->ffn_norm, &w->ffn_norm_bias, m->n_embd, x, s->normed);
     if (m->n_expert == 0 || w->is_dense) {
-        expert(s, &e, 0);
+        expert(s, &e, 0, s->normed, s->added);
         kin_ref_add_block(s, &w->ffn_out_norm, x);
         return;
     }
     route(s, w, x);
-    if (w->shared_gate.data) shared_expert(s, w);
+    if (w->shared_up.data) shared_expert(s, w);
     if (w->experts_norm.data) kin_ref_norm(s, &w->experts_norm, &none, m->n_embd, x, s->normed);
     sum_experts(s, w, &e);
-    if (w->shared_gate.data) kin_ref_add(s->added, s->shared, m->n_embd);
+    if (w->shared_up.data) kin_ref_add(s->added, s->shared, m->n_embd);
     kin_ref_add_block(s, &w->ffn_out_norm, x);
 }

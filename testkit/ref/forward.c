@@ -13,7 +13,9 @@ static void recurrence(kin_ref_session *s, int il, int pos, float *x) {
     float *state = s->states + (size_t)(il - s->layer_begin) * s->n_state;
     if (pos == 0) memset(state, 0, s->n_state * sizeof *state);
     kin_ref_norm(s, &w->attn_norm, &w->attn_norm_bias, s->model->n_embd, x, s->normed);
-    if (w->gated.n_value > 0)
+    if (w->space.n_head > 0)
+        kin_ref_state_space_step(&w->space, s->model->rms_eps, s->normed, state, s->scratch, s->added);
+    else if (w->gated.n_value > 0)
         kin_ref_gated_step(&w->gated, s->model->rms_eps, s->normed, state, s->scratch, s->added);
     else if (w->conv.n > 0)
         kin_ref_convolution_step(&w->conv, s->normed, state, s->scratch, s->added);
@@ -77,11 +79,12 @@ int kin_ref_session_run(kin_ref_session *session, int layer_begin, int layer_end
     kin_ref_rope_cos_sin(&s->model->window_rope, s->model->window_rope_has_no_freqs ? NULL : s->rope_factors, pos,
                          s->window_cos_sin);
     for (int il = layer_begin; il < layer_end; il++) {
-        if (kin_ref_has_state(&s->model->layers[il]))
+        const kin_ref_layer *w = &s->model->layers[il];
+        if (kin_ref_has_state(w))
             recurrence(s, il, pos, x);
-        else
+        else if (!w->has_no_attention)
             kin_ref_attention(s, il, pos, x);
-        kin_ref_feed_forward(s, il, x);
+        if (!w->has_no_ff) kin_ref_feed_forward(s, il, x);
         finish_layer(s, il, x);
         s->n_held[il - s->layer_begin] = pos + 1;
     }

@@ -144,10 +144,10 @@ static const char *check_shared_keys(const kin_ref_model *m, int layer_begin, in
 
 static const char *check_norms(const kin_ref_model *m, const kin_ref_layer *w) {
     const expected list[] = {
-        {"attn_norm", &w->attn_norm, !w->attn_out_norm.data, 1, 1, m->n_embd},
+        {"attn_norm", &w->attn_norm, !w->has_no_attention && !w->attn_out_norm.data, 1, 1, m->n_embd},
         {"attn_norm_bias", &w->attn_norm_bias, false, 1, 1, m->n_embd},
         {"attn_out_norm", &w->attn_out_norm, false, 1, 1, m->n_embd},
-        {"ffn_norm", &w->ffn_norm, !w->is_parallel && !w->ffn_out_norm.data, 1, 1, m->n_embd},
+        {"ffn_norm", &w->ffn_norm, !w->has_no_ff && !w->is_parallel && !w->ffn_out_norm.data, 1, 1, m->n_embd},
         {"ffn_norm_bias", &w->ffn_norm_bias, false, 1, 1, m->n_embd},
         {"ffn_out_norm", &w->ffn_out_norm, false, 1, 1, m->n_embd},
     };
@@ -155,29 +155,34 @@ static const char *check_norms(const kin_ref_model *m, const kin_ref_layer *w) {
 }
 
 static const char *check_feed_forward(const kin_ref_model *m, const kin_ref_layer *w) {
-    const bool moe = m->n_expert > 0 && !w->is_dense, shares = w->shared_gate.data != NULL;
+    const bool moe = m->n_expert > 0 && !w->is_dense, shares = w->shared_up.data != NULL;
     const int n_mats = moe ? m->n_expert : 1, n_ff = kin_ref_n_ff(m, w);
+    const bool has_gate = m->gate != KIN_REF_GATE_NONE;
+    const int width = moe && w->latent_down.data ? w->latent_down.n_rows : m->n_embd;
     const expected list[] = {
         {"ffn_router", &w->ffn_router, moe, 1, m->n_expert, m->n_embd},
         {"router_bias", &w->router_bias, false, 1, 1, m->n_expert},
         {"ffn_choice", &w->ffn_choice, false, 1, 1, m->n_expert},
-        {"ffn_gate", &w->ffn_gate, !w->ffn_gate_up.data, n_mats, n_ff, m->n_embd},
-        {"ffn_up", &w->ffn_up, !w->ffn_gate_up.data, n_mats, n_ff, m->n_embd},
+        {"ffn_gate", &w->ffn_gate, has_gate && !w->ffn_gate_up.data, n_mats, n_ff, width},
+        {"ffn_up", &w->ffn_up, !w->ffn_gate_up.data, n_mats, n_ff, width},
         {"ffn_gate_up", &w->ffn_gate_up, false, n_mats, 2 * n_ff, m->n_embd},
-        {"ffn_down", &w->ffn_down, true, n_mats, m->n_embd, n_ff},
+        {"ffn_down", &w->ffn_down, true, n_mats, width, n_ff},
         {"gate_bias", &w->gate_bias, false, 1, n_mats, n_ff},
         {"up_bias", &w->up_bias, false, 1, n_mats, n_ff},
         {"down_bias", &w->down_bias, false, 1, n_mats, m->n_embd},
-        {"shared_gate", &w->shared_gate, false, 1, m->n_ff_shared, m->n_embd},
+        {"shared_gate", &w->shared_gate, has_gate && shares, 1, m->n_ff_shared, m->n_embd},
         {"shared_up", &w->shared_up, shares, 1, m->n_ff_shared, m->n_embd},
         {"shared_down", &w->shared_down, shares, 1, m->n_embd, m->n_ff_shared},
         {"shared_router", &w->shared_router, false, 1, 1, m->n_embd},
+        {"latent_down", &w->latent_down, false, 1, width, m->n_embd},
+        {"latent_up", &w->latent_up, moe && w->latent_down.data, 1, m->n_embd, width},
         {"router_norm", &w->router_norm, false, 1, 1, m->n_embd},
         {"experts_norm", &w->experts_norm, false, 1, 1, m->n_embd},
         {"experts_out_norm", &w->experts_out_norm, false, 1, 1, m->n_embd},
         {"shared_out_norm", &w->shared_out_norm, false, 1, 1, m->n_embd},
         {"expert_scales", &w->expert_scales, false, 1, 1, m->n_expert},
     };
+    if (!within(width, 1, m->n_embd)) return "latent_down";
     if (!moe && !within(n_ff, 1, m->n_ff > m->n_ff_dense ? m->n_ff : m->n_ff_dense)) return "layer's n_ff_dense";
     return misfit(list, sizeof list / sizeof *list);
 }
@@ -196,7 +201,11 @@ static const char *check_input(const kin_ref_model *m, const kin_ref_layer *w) {
 static const char *check_layer(const kin_ref_model *m, const kin_ref_layer *w) {
     const char *wrong = check_norms(m, w);
     if (wrong) return wrong;
-    if (w->delta.n_head > 0)
+    if (w->has_no_attention)
+        wrong = NULL;
+    else if (w->space.n_head > 0)
+        wrong = kin_ref_state_space_check(&w->space, m->n_embd);
+    else if (w->delta.n_head > 0)
         wrong = kin_ref_delta_check(&w->delta, m->n_embd);
     else if (w->gated.n_value > 0)
         wrong = kin_ref_gated_check(&w->gated, m->n_embd);
@@ -206,7 +215,7 @@ static const char *check_layer(const kin_ref_model *m, const kin_ref_layer *w) {
         wrong = check_latent(m, w);
     else
         wrong = check_attention(m, w);
-    if (!wrong) wrong = check_feed_forward(m, w);
+    if (!wrong && !w->has_no_ff) wrong = check_feed_forward(m, w);
     return wrong ? wrong : check_input(m, w);
 }
 

@@ -37,6 +37,8 @@
 //   gemma4    gemma3 with normed values and heads that are wider in layers without a window; keys that are values, too, or those
 //   of
 //             an earlier layer; experts beside the dense block; an input of each layer, made of the token
+//   nemotron_h: layers of one block: a state space, attention that does not rotate, or a feed-forward block without a gate
+//   nemotron_h_moe: nemotron_h with experts, chosen by sigmoids, which may work on a latent, and a shared one
 #pragma once
 
 #include "testkit/ref/convolution.h"
@@ -44,12 +46,14 @@
 #include "testkit/ref/gated.h"
 #include "testkit/ref/latent.h"
 #include "testkit/ref/rope.h"
+#include "testkit/ref/state_space.h"
 #include "testkit/ref/tensor.h"
 
 // How a feed-forward block joins gate g and up u.
 typedef enum kin_ref_gate {
     KIN_REF_GATE_SILU,    // silu(g) u
     KIN_REF_GATE_GELU,    // gelu(g) u; gelu is the approximation with tanh
+    KIN_REF_GATE_NONE,    // max(u, 0)^2
     KIN_REF_GATE_GPT_OSS, // g = min(g, 7), u = clamp(u, -7, 7): g / (1 + e^(-1.702 g)) (u + 1)
 } kin_ref_gate;
 
@@ -61,10 +65,13 @@ typedef struct kin_ref_layer {
     bool is_windowed;              // a token sees the last `window` tokens; the layer uses window_rope
     bool has_no_rope;              // heads are not rotated
     bool is_dense;                 // the feed-forward block has no experts although the model has
+    bool has_no_attention;         // nor anything in its place
+    bool has_no_ff;                // no feed-forward block
     bool is_parallel;              // the feed-forward block reads attention's normed input, and has no norm of its own
     kin_ref_delta delta;           // instead of wq, wk, wv and wo, if it has heads; and so has
     kin_ref_latent latent;         // this, whose n_latent + n_rot is head_dim, with n_head_kv 1;
     kin_ref_gated gated;           // this;
+    kin_ref_state_space space;     // this;
     kin_ref_convolution conv;      // and this
     kin_ref_tensor attn_norm;      // (n_embd), may be absent
     kin_ref_tensor attn_norm_bias; // (n_embd), may be absent, and so may the following two
@@ -91,8 +98,8 @@ typedef struct kin_ref_layer {
     kin_ref_tensor expert_scales;                     // (n_expert), which multiply the shares
     kin_ref_tensor router_bias;                       // (n_expert), may be absent
     kin_ref_tensor ffn_choice;                        // (n_expert), added when experts are chosen; may be absent
-    kin_ref_tensor ffn_gate;                          // (max(n_expert, 1), n_ff, n_embd); in a dense layer (n_ff_dense, n_embd)
-    kin_ref_tensor ffn_up;                            // the same
+    kin_ref_tensor ffn_gate;    // (max(n_expert, 1), n_ff, n_embd or n_latent); in a dense layer (n_ff_dense, n_embd)
+    kin_ref_tensor ffn_up;      // the same
     kin_ref_tensor ffn_gate_up; // (n_expert, 2*n_ff, n_embd), instead of both: an expert's rows of the gate, then those of up
     kin_ref_tensor ffn_down;    // (max(n_expert, 1), n_embd, n_ff); in a dense layer (n_embd, n_ff_dense)
     kin_ref_tensor gate_bias;   // (max(n_expert, 1), n_ff), may be absent, and so may up_bias
@@ -102,6 +109,8 @@ typedef struct kin_ref_layer {
     kin_ref_tensor shared_up;
     kin_ref_tensor shared_down;   // (n_embd, n_ff_shared)
     kin_ref_tensor shared_router; // (n_embd), whose sigmoid multiplies the shared expert's result; may be absent
+    kin_ref_tensor latent_down;   // (n_latent, n_embd): its product is what experts read; may be absent, and so may
+    kin_ref_tensor latent_up;     // (n_embd, n_latent), of their sum
     kin_ref_tensor
         input_gate; // (n_input, n_embd), only with n_input; then input_proj // (n_embd, n_input), and its norm (n_embd)
     kin_ref_tensor input_proj, input_norm;

@@ -22,7 +22,7 @@ static size_t max_size(size_t a, size_t b) {
 }
 
 bool kin_ref_has_state(const kin_ref_layer *w) {
-    return w->delta.n_head > 0 || w->gated.n_value > 0 || w->conv.n > 0;
+    return w->delta.n_head > 0 || w->gated.n_value > 0 || w->conv.n > 0 || w->space.n_head > 0;
 }
 
 // Allocates the states of layers that have such, and their scratch and that of latent attention.
@@ -38,6 +38,10 @@ static bool allocate_states(kin_ref_session *s) {
         if (w->gated.n_value > 0) {
             s->n_state = max_size(s->n_state, kin_ref_gated_state_floats(&w->gated));
             n_scratch = max_size(n_scratch, kin_ref_gated_scratch_floats(&w->gated));
+        }
+        if (w->space.n_head > 0) {
+            s->n_state = max_size(s->n_state, kin_ref_state_space_state_floats(&w->space));
+            n_scratch = max_size(n_scratch, kin_ref_state_space_scratch_floats(&w->space));
         }
         if (w->conv.n > 0) {
             s->n_state = max_size(s->n_state, kin_ref_convolution_state_floats(&w->conv));
@@ -69,13 +73,14 @@ static bool allocate_blocks(kin_ref_session *s) {
     s->inputs = floats(1, m->n_layer, max_int(m->n_input, 1));
     s->sum = floats(1, 1, m->n_embd);
     s->shared = floats(1, 1, m->n_embd);
+    s->latent = floats(1, 1, m->n_embd);
     s->router = floats(1, 1, max_int(m->n_expert, 1));
     s->shares = floats(1, 1, max_int(m->n_expert, 1));
     s->choice = floats(1, 1, max_int(m->n_expert, 1));
     s->gate = floats(1, 1, n_ff);
     s->up = floats(1, 1, n_ff);
     s->weights = floats(1, 1, max_int(max_int(m->n_embd, m->n_head * m->head_dim), max_int(n_ff, m->n_expert)));
-    return s->inputs && s->sum && s->shared && s->router && s->shares && s->choice && s->gate && s->up && s->weights;
+    return s->inputs && s->sum && s->shared && s->latent && s->router && s->shares && s->choice && s->gate && s->up && s->weights;
 }
 
 static bool allocate(kin_ref_session *s) {
@@ -124,6 +129,7 @@ void kin_ref_session_close(kin_ref_session *session) {
     free(session->heads);
     free(session->q);
     free(session->gates);
+    free(session->latent);
     free(session->shared);
     free(session->sum);
     free(session->inputs);

@@ -36,6 +36,7 @@ struct kin_ref_session {
     float *heads;          // (n_head*value_dim): attention output of each query head
     float *gates;          // (n_head*value_dim): of these outputs
     float *scores;         // (n_ctx): of one query head
+    float *latent;         // (n_embd): what experts read
     float *router;         // (max(n_expert, 1)): probability of each expert
     float *shares;         // (max(n_expert, 1)): its part in the sum
     float *choice;         // (n_expert)
