@@ -145,6 +145,29 @@ static int read_nemotron_h_layer(const kin_ref_keys *k, kin_ref_model *m, kin_re
     return 0;
 }
 
+// With at most as many compressed rows as the indexer chooses, it chooses all. Layers without such rows have a plain rope;
+// that of the others, by YaRN, leaves the length of vectors as it is.
+static int read_deepseek4(const kin_ref_keys *k, kin_ref_model *m) {
+    enum { LEAST_RATIO = 4 };
+    int n_index;
+    if (kin_ref_get_float(k, "attention.compress_rope_freq_base", m->rope.freq_base, &m->rope.freq_base) < 0) return KIN_FAIL;
+    if (m->rope.yarn) m->rope.attn_factor /= (float)(1 - 0.1 * log((double)m->rope.freq_scale));
+    if (kin_ref_get_int(k, "attention.indexer.top_k", 0, &n_index) < 0) return KIN_FAIL;
+    m->n_ctx_max = LEAST_RATIO * n_index;
+    if (kin_ref_get_int(k, "hyper_connection.count", 0, &m->n_streams) < 0) return KIN_FAIL;
+    if (kin_ref_get_int(k, "hyper_connection.sinkhorn_iterations", 0, &m->n_sinkhorn) < 0) return KIN_FAIL;
+    return kin_ref_get_float(k, "hyper_connection.epsilon", 0, &m->sinkhorn_eps);
+}
+
+static int read_deepseek4_layer(const kin_ref_keys *k, kin_ref_model *m, kin_ref_layer *w, int il) {
+    (void)m;
+    if (kin_ref_get_int_at(k, "attention.compress_ratios", il, 0, &w->compressed.ratio) < 0) return KIN_FAIL;
+    if (kin_ref_get_int(k, "attention.output_group_count", 0, &w->compressed.n_group) < 0) return KIN_FAIL;
+    w->is_windowed = w->compressed.ratio == 0;
+    if (kin_ref_get_float_at(k, "swiglu_clamp_exp", il, 0, &w->expert_limit) < 0) return KIN_FAIL;
+    return kin_ref_get_float_at(k, "swiglu_clamp_shexp", il, w->expert_limit, &w->shared_limit);
+}
+
 static int read_step35_layer(const kin_ref_keys *k, kin_ref_model *m, kin_ref_layer *w, int il) {
     if (read_pattern(k, m, w, il) < 0) return KIN_FAIL;
     if (kin_ref_get_float_at(k, "swiglu_clamp_exp", il, 0, &w->expert_limit) < 0) return KIN_FAIL;
@@ -275,6 +298,13 @@ static const kin_ref_family families[] = {
      .keeps_shares = true,
      .read = read_nemotron_h,
      .read_layer = read_nemotron_h_layer},
+    {.name = "deepseek4",
+     .rope = NORMAL,
+     .gate = KIN_REF_GATE_CLAMPED,
+     .has_window = true,
+     .window_rope_unscaled = true,
+     .read = read_deepseek4,
+     .read_layer = read_deepseek4_layer},
     {.name = "hy_v3", .rope = NEOX, .chooses_by_sigmoids = true, .keeps_shares = true},
     {.name = "mimo2",
      .rope = NEOX,

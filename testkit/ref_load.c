@@ -8,7 +8,7 @@
 #include "testkit/ref/dequant.h"
 #include "testkit/ref_families.h"
 
-enum { BY_SOFTMAX = 1, BY_SIGMOIDS = 2 }; // values of expert_gating_func
+enum { BY_SOFTMAX = 1, BY_SIGMOIDS = 2, BY_SOFTPLUS = 4 }; // values of expert_gating_func
 
 typedef struct loader {
     kin_ref_keys keys;
@@ -98,14 +98,14 @@ static int load_routing(const loader *l, kin_ref_model *m) {
     bool normalizes;
     int how;
     const int usual = l->family->chooses_by_sigmoids ? BY_SIGMOIDS : BY_SOFTMAX;
-    m->chooses_by_sigmoids = l->family->chooses_by_sigmoids;
+    m->routing = l->family->chooses_by_sigmoids ? KIN_REF_ROUTE_SIGMOID : KIN_REF_ROUTE_SOFTMAX;
     if (m->n_expert == 0 || l->family->ignores_routing_keys) return 0;
     if (kin_ref_get_bool(&l->keys, "expert_weights_norm", !l->family->keeps_shares, &normalizes) < 0) return KIN_FAIL;
     if (get_int(l, "expert_group_count", 0, &m->n_group) < 0) return KIN_FAIL;
     if (get_int(l, "expert_group_used_count", 0, &m->n_group_used) < 0) return KIN_FAIL;
     if (get_int(l, "expert_gating_func", usual, &how) < 0) return KIN_FAIL;
-    m->chooses_by_sigmoids = how == BY_SIGMOIDS;
-    if (how != BY_SIGMOIDS && how != BY_SOFTMAX)
+    m->routing = how == BY_SOFTMAX ? KIN_REF_ROUTE_SOFTMAX : how == BY_SIGMOIDS ? KIN_REF_ROUTE_SIGMOID : KIN_REF_ROUTE_SOFTPLUS;
+    if (how != BY_SIGMOIDS && how != BY_SOFTMAX && how != BY_SOFTPLUS)
         return kin_err_set(l->keys.err, "expert_gating_func %d: not known to the reference engine", how);
     m->keeps_shares = !normalizes;
     return get_float(l, "expert_weights_scale", 1, &m->expert_scale);
@@ -178,13 +178,23 @@ static bool has_layer_tensor(const loader *l, int il, const char *name) {
 
 // Finds what decides nothing in contexts as short as those of the tests.
 static void skip_indexer(loader *l, int il) {
-    static const char *const names[] = {"q_proj.weight", "k_proj.weight", "q_norm.weight", "k_norm.weight",
-                                        "k_norm.bias",   "proj.weight",   "attn_k.weight", "attn_q_b.weight"};
+    static const char *const names[] = {
+        "indexer.q_proj.weight",          "indexer.k_proj.weight",         "indexer.q_norm.weight",
+        "indexer.k_norm.weight",          "indexer.k_norm.bias",           "indexer.proj.weight",
+        "indexer.attn_k.weight",          "indexer.attn_q_b.weight",       "indexer_compressor_kv.weight",
+        "indexer_compressor_gate.weight", "indexer_compressor_ape.weight", "indexer_compressor_norm.weight"};
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++) find_layer_tensor(l, il, names[i]);
+}
+
+static kin_ref_sinkhorn load_sinkhorn(loader *l, int il, const char *block) {
+    static const char *const parts[] = {"fn", "base", "scale"};
+    kin_ref_tensor found[3];
     char name[32];
-    for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
-        snprintf(name, sizeof name, "indexer.%s", names[i]);
-        find_layer_tensor(l, il, name);
+    for (int i = 0; i < 3; i++) {
+        snprintf(name, sizeof name, "%s_%s.weight", block, parts[i]);
+        found[i] = il < 0 ? find_tensor(l, name) : find_layer_tensor(l, il, name);
     }
+    return (kin_ref_sinkhorn){found[0], found[1], found[2]};
 }
 
 static void load_experts(loader *l, kin_ref_layer *w, int il) {
@@ -200,6 +210,7 @@ static void load_experts(loader *l, kin_ref_layer *w, int il) {
     w->shared_down = find_layer_tensor(l, il, "ffn_down_shexp.weight");
     w->latent_down = find_layer_tensor(l, il, "ffn_latent_down.weight");
     w->latent_up = find_layer_tensor(l, il, "ffn_latent_up.weight");
+    w->token_experts = find_layer_tensor(l, il, "ffn_gate_tid2eid.weight");
     w->router_norm = find_layer_tensor(l, il, "ffn_gate_inp.scale");
     w->expert_scales = find_layer_tensor(l, il, "ffn_down_exps.scale");
     w->experts_norm = find_layer_tensor(l, il, "pre_ffw_norm_2.weight");
@@ -270,6 +281,26 @@ static void load_convolution(loader *l, kin_ref_convolution *c, int il) {
     c->out = find_layer_tensor(l, il, "shortconv.out_proj.weight");
     c->n = c->taps.n_rows;
     c->n_taps = c->taps.n_cols;
+}
+
+// The rest follows from the family's keys.
+static void load_compressed(loader *l, const kin_ref_model *m, kin_ref_compressed *c, int il) {
+    c->q_a = find_layer_tensor(l, il, "attn_q_a.weight");
+    c->q_norm = find_layer_tensor(l, il, "attn_q_a_norm.weight");
+    c->q_b = find_layer_tensor(l, il, "attn_q_b.weight");
+    c->kv = find_layer_tensor(l, il, "attn_kv.weight");
+    c->kv_norm = find_layer_tensor(l, il, "attn_kv_a_norm.weight");
+    c->sinks = find_layer_tensor(l, il, "attn_sinks.weight");
+    c->row = find_layer_tensor(l, il, "attn_compressor_kv.weight");
+    c->gate = find_layer_tensor(l, il, "attn_compressor_gate.weight");
+    c->place = find_layer_tensor(l, il, "attn_compressor_ape.weight");
+    c->row_norm = find_layer_tensor(l, il, "attn_compressor_norm.weight");
+    c->out_a = find_layer_tensor(l, il, "attn_output_a.weight");
+    c->out_b = find_layer_tensor(l, il, "attn_output_b.weight");
+    c->n_head = m->n_head;
+    c->dim = m->head_dim;
+    c->n_rot = m->rope.n_rot;
+    c->window = m->window;
 }
 
 static void load_latent(loader *l, const kin_ref_model *m, kin_ref_latent *t, int il) {
@@ -380,6 +411,8 @@ static int load_layer(loader *l, kin_ref_model *m, kin_ref_layer *w, int il) {
         load_delta(l, m, &w->delta, il);
     else if (has_layer_tensor(l, il, "attn_kv_a_mqa.weight"))
         load_latent(l, m, &w->latent, il);
+    else if (has_layer_tensor(l, il, "attn_kv.weight"))
+        load_compressed(l, m, &w->compressed, il);
     else if (has_layer_tensor(l, il, "ssm_d"))
         load_state_space(l, &w->space, il);
     else if (has_layer_tensor(l, il, "ssm_out.weight"))
@@ -390,6 +423,8 @@ static int load_layer(loader *l, kin_ref_model *m, kin_ref_layer *w, int il) {
         load_attention(l, m, w, il);
     load_feed_forward(l, m, w, il);
     load_input(l, w, il);
+    w->sinkhorn[KIN_REF_ATTENTION] = load_sinkhorn(l, il, "hc_attn");
+    w->sinkhorn[KIN_REF_FEED_FORWARD] = load_sinkhorn(l, il, "hc_ffn");
     return f->read_layer ? f->read_layer(&l->keys, m, w, il) : 0;
 }
 
@@ -423,6 +458,7 @@ static int load_tensors(loader *l, kin_ref_model *m) {
         m->input_proj = find_tensor(l, "per_layer_model_proj.weight");
         m->input_norm = find_tensor(l, "per_layer_proj_norm.weight");
     }
+    m->end = load_sinkhorn(l, -1, "output_hc");
     m->n_vocab = m->token_embd.n_rows;
     for (int il = 0; il < m->n_layer; il++)
         if (load_layer(l, m, &m->layers[il], il) < 0) return KIN_FAIL;

@@ -36,6 +36,7 @@ typedef struct family_case {
 static const family_case cases[] = {
     {"families/gemma4.txt", 100},   {"families/gemma4-moe.txt", 100},   {"families/gemma4-e2b.txt", 100},
     {"golden/nemotron_h.txt", 100}, {"golden/nemotron_h_moe.txt", 100}, {"golden/nemotron_h_moe-latent.txt", 100},
+    {"golden/deepseek4.txt", 280},
 };
 enum { N_CASES = sizeof cases / sizeof *cases };
 

@@ -110,6 +110,25 @@ static void make_row(kin_ref_session *s, const kin_ref_layer *w, float *k, float
     kin_ref_round(v, heads.n_kv * heads.v_dim);
 }
 
+// s->added = attention of s->normed to a window and to compressed rows
+static void compressed_attention(kin_ref_session *s, int il, int pos, float *rows, float *blocks) {
+    const kin_ref_model *m = s->model;
+    const kin_ref_layer *w = &m->layers[il];
+    const kin_ref_compressed_token token = {
+        .pos = pos,
+        .rope = w->is_windowed ? &m->window_rope : &m->rope,
+        .eps = m->rms_eps,
+        .rounds = m->rounds_rows,
+    };
+    const kin_ref_compressed_cache cache = {
+        .rows = rows,
+        .blocks = blocks,
+        .kept = s->kept + (size_t)(il - s->layer_begin) * (size_t)s->n_ctx * s->n_kept,
+        .kept_apart = s->n_kept,
+    };
+    kin_ref_compressed_step(&w->compressed, &token, s->normed, &cache, s->scratch, s->added);
+}
+
 void kin_ref_attention(kin_ref_session *s, int il, int pos, float *x) {
     const kin_ref_model *m = s->model;
     const kin_ref_layer *w = &m->layers[il];
@@ -118,8 +137,11 @@ void kin_ref_attention(kin_ref_session *s, int il, int pos, float *x) {
     float *k = s->k + layer_at, *v = s->v + layer_at; // (n_ctx, n_head_kv*head_dim)
 
     kin_ref_norm(s, &w->attn_norm, &w->attn_norm_bias, m->n_embd, x, s->normed);
-    if (w->latent.n_head > 0) {
-        latent_attention(s, w, pos, k);
+    if (w->latent.n_head > 0 || w->compressed.n_head > 0) {
+        if (w->latent.n_head > 0)
+            latent_attention(s, w, pos, k);
+        else
+            compressed_attention(s, il, pos, k, v);
         kin_ref_add_block(s, &w->attn_out_norm, x);
         return;
     }

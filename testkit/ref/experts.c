@@ -57,18 +57,23 @@ static void make_logits(kin_ref_session *s, const kin_ref_layer *w, const float 
     kin_ref_project(s, &w->ffn_router, &w->router_bias, 0, read, s->router);
 }
 
+// x // (n)
+static void make_probabilities(kin_ref_routing routing, int n, float *x) {
+    if (routing == KIN_REF_ROUTE_SOFTMAX) kin_ref_softmax(x, n, -INFINITY);
+    for (int i = 0; i < n && routing == KIN_REF_ROUTE_SIGMOID; i++) x[i] = kin_ref_sigmoid(x[i]);
+    for (int i = 0; i < n && routing == KIN_REF_ROUTE_SOFTPLUS; i++) x[i] = (float)sqrt(log1p(exp((double)x[i])));
+}
+
 // s->shares = the experts' shares in the result for x
 static void route(kin_ref_session *s, const kin_ref_layer *w, const float *x) {
     const kin_ref_model *m = s->model;
     make_logits(s, w, x);
-    if (m->chooses_by_sigmoids) {
-        for (int i = 0; i < m->n_expert; i++) s->router[i] = kin_ref_sigmoid(s->router[i]);
-    } else {
-        kin_ref_softmax(s->router, m->n_expert, -INFINITY);
-    }
+    make_probabilities(m->routing, m->n_expert, s->router);
     memset(s->choice, 0, (size_t)m->n_expert * sizeof *s->choice);
     if (w->ffn_choice.data) kin_ref_tensor_row(&w->ffn_choice, 0, s->choice);
     for (int i = 0; i < m->n_expert; i++) s->choice[i] += s->router[i];
+    for (int i = 0; i < m->n_expert_used && w->token_experts.data; i++)
+        s->choice[kin_ref_tensor_int(&w->token_experts, s->token, i)] = INFINITY;
     if (m->n_group > 1) choose_groups(m, s->choice);
     const double sum = share_out(s->router, s->choice, m->n_expert, m->n_expert_used, s->shares);
     for (int i = 0; i < m->n_expert && !m->keeps_shares; i++) s->shares[i] = (float)((double)s->shares[i] / sum);
@@ -81,6 +86,11 @@ static void route(kin_ref_session *s, const kin_ref_layer *w, const float *x) {
 static float gated(kin_ref_gate kind, float limit, float gate, float up) {
     if (kind == KIN_REF_GATE_NONE) return up > 0 ? up * up : 0;
     if (kind == KIN_REF_GATE_GELU) return kin_ref_gelu(gate) * up;
+    if (kind == KIN_REF_GATE_CLAMPED && limit != 0) {
+        gate = fminf(gate, limit);
+        up = fmaxf(fminf(up, limit), -limit);
+    }
+    if (kind == KIN_REF_GATE_CLAMPED) return kin_ref_silu(gate) * up;
     if (kind == KIN_REF_GATE_SILU) {
         if (limit == 0) return kin_ref_silu(gate) * up;
         return fminf(kin_ref_silu(gate), limit) * fmaxf(fminf(up, limit), -limit);

@@ -5,6 +5,7 @@
 
 #include "testkit/ref/attention.h"
 #include "testkit/ref/experts.h"
+#include "testkit/ref/streams.h"
 #include "testkit/ref/vector.h"
 
 // x += what the layer makes of its state and norm(x). x // (n_embd)
@@ -60,7 +61,59 @@ int kin_ref_session_embed(kin_ref_session *session, int token, float *x) {
     kin_ref_scale(x, kin_ref_factor(m->embedding_scale), m->n_embd);
     if (m->norms_embedding) kin_ref_unit(x, m->n_embd, (double)m->rms_eps);
     if (m->n_input > 0) make_inputs(session, token, x);
+    for (int i = 1; i < m->n_streams; i++) memcpy(x + i * m->n_embd, x, (size_t)m->n_embd * sizeof *x);
+    session->token = token;
     return 0;
+}
+
+// x += the result of a block for the token at pos. x // (n_embd)
+static void run_block(kin_ref_session *s, int il, int pos, kin_ref_block block, float *x) {
+    const kin_ref_layer *w = &s->model->layers[il];
+    if (block == KIN_REF_FEED_FORWARD)
+        kin_ref_feed_forward(s, il, x);
+    else if (kin_ref_has_state(w))
+        recurrence(s, il, pos, x);
+    else
+        kin_ref_attention(s, il, pos, x);
+}
+
+// Reads the weights of the streams' mixing.
+static kin_ref_streams read_sinkhorn(kin_ref_session *s, const kin_ref_sinkhorn *w) {
+    const kin_ref_model *m = s->model;
+    float *base = s->sinkhorn + (size_t)w->fn.n_rows * (size_t)w->fn.n_cols, *scale = base + w->fn.n_rows;
+    for (int i = 0; i < w->fn.n_rows; i++) kin_ref_tensor_row(&w->fn, i, s->sinkhorn + (size_t)i * (size_t)w->fn.n_cols);
+    kin_ref_tensor_row(&w->base, 0, base);
+    kin_ref_tensor_row(&w->scale, 0, scale);
+    return (kin_ref_streams){.n_streams = m->n_streams,
+                             .n_embd = m->n_embd,
+                             .n_iterations = m->n_sinkhorn,
+                             .norm_eps = (double)m->rms_eps,
+                             .eps = (double)m->sinkhorn_eps,
+                             .fn = s->sinkhorn,
+                             .base = base,
+                             .scale = scale};
+}
+
+// The same with several streams x // (n_streams, n_embd). What a block adds is in s->added.
+static void run_block_of_streams(kin_ref_session *s, int il, int pos, kin_ref_block block, float *x) {
+    const kin_ref_streams streams = read_sinkhorn(s, &s->model->layers[il].sinkhorn[block]);
+    const kin_ref_mix mix = kin_ref_streams_mix(&streams, x);
+    kin_ref_streams_read(&streams, &mix, x, s->single);
+    run_block(s, il, pos, block, s->single);
+    kin_ref_streams_write(&streams, &mix, x, s->added, s->streams);
+    memcpy(x, s->streams, kin_ref_width(s->model) * sizeof *x);
+}
+
+static void run_layer(kin_ref_session *s, int il, int pos, float *x) {
+    const kin_ref_layer *w = &s->model->layers[il];
+    for (kin_ref_block block = KIN_REF_ATTENTION; block <= KIN_REF_FEED_FORWARD; block++) {
+        if (block == KIN_REF_ATTENTION ? w->has_no_attention : w->has_no_ff) continue;
+        if (s->model->n_streams > 0)
+            run_block_of_streams(s, il, pos, block, x);
+        else
+            run_block(s, il, pos, block, x);
+    }
+    finish_layer(s, il, x);
 }
 
 // A state cannot go back, except to the first token.
@@ -79,13 +132,7 @@ int kin_ref_session_run(kin_ref_session *session, int layer_begin, int layer_end
     kin_ref_rope_cos_sin(&s->model->window_rope, s->model->window_rope_has_no_freqs ? NULL : s->rope_factors, pos,
                          s->window_cos_sin);
     for (int il = layer_begin; il < layer_end; il++) {
-        const kin_ref_layer *w = &s->model->layers[il];
-        if (kin_ref_has_state(w))
-            recurrence(s, il, pos, x);
-        else if (!w->has_no_attention)
-            kin_ref_attention(s, il, pos, x);
-        if (!w->has_no_ff) kin_ref_feed_forward(s, il, x);
-        finish_layer(s, il, x);
+        run_layer(s, il, pos, x);
         s->n_held[il - s->layer_begin] = pos + 1;
     }
     return 0;
@@ -95,6 +142,12 @@ int kin_ref_session_output(kin_ref_session *session, const float *x, float *logi
     const kin_ref_model *m = session->model;
     const kin_ref_tensor *output = m->output.data ? &m->output : &m->token_embd;
     if (!m->output_norm.data || !output->data) return -1;
+    if (m->n_streams > 0) {
+        const kin_ref_streams streams = read_sinkhorn(session, &m->end);
+        const kin_ref_mix mix = kin_ref_streams_end(&streams, x);
+        kin_ref_streams_read(&streams, &mix, x, session->single);
+        x = session->single;
+    }
     kin_ref_norm(session, &m->output_norm, &m->output_norm_bias, m->n_embd, x, session->normed);
     kin_ref_matvec(output, session->normed, logits);
     kin_ref_scale(logits, kin_ref_factor(m->logit_scale), m->n_vocab);

@@ -1,5 +1,7 @@
 #include "testkit/ref/model.h"
 
+#include "testkit/ref/streams.h"
+
 typedef struct expected {
     const char *name;
     const kin_ref_tensor *tensor;
@@ -18,7 +20,7 @@ kin_ref_heads kin_ref_heads_of(const kin_ref_model *model, const kin_ref_layer *
 }
 
 size_t kin_ref_width(const kin_ref_model *model) {
-    return (size_t)model->n_embd;
+    return (size_t)model->n_embd * (model->n_streams > 0 ? (size_t)model->n_streams : 1);
 }
 
 int kin_ref_n_ff(const kin_ref_model *model, const kin_ref_layer *layer) {
@@ -56,6 +58,7 @@ static const char *check_numbers(const kin_ref_model *m) {
     if (!within(m->n_group, 0, m->n_expert) || (m->n_group > 1 && m->n_expert % m->n_group != 0)) return "n_group";
     if (m->n_group > 1 && !within(m->n_group_used, 1, m->n_group)) return "n_group_used";
     if (m->n_group > 1 && m->n_expert / m->n_group * m->n_group_used < m->n_expert_used) return "n_group_used";
+    if (!within(m->n_streams, 0, KIN_REF_STREAMS_MAX) || (m->n_streams > 0 && m->n_input > 0)) return "n_streams";
     if (m->query_temperature != 0 && m->temperature_length < 1) return "temperature_length";
     if (!(m->rms_eps >= 0)) return "rms_eps";
     return NULL;
@@ -65,6 +68,16 @@ static const char *check_numbers(const kin_ref_model *m) {
 static bool factors_fit(const kin_ref_model *m, const kin_ref_tensor *factors) {
     const int n_rot = m->window_rope_has_no_freqs || m->rope.n_rot > m->window_rope.n_rot ? m->rope.n_rot : m->window_rope.n_rot;
     return !factors->data || (factors->n_cols >= n_rot / 2 && kin_ref_tensor_is(factors, 1, 1, factors->n_cols));
+}
+
+static const char *check_sinkhorn(const kin_ref_model *m, const kin_ref_sinkhorn *s, bool is_end) {
+    const int n = m->n_streams, n_rows = is_end ? n : n * (2 + n);
+    const expected list[] = {
+        {"sinkhorn.fn", &s->fn, true, 1, n_rows, n * m->n_embd},
+        {"sinkhorn.base", &s->base, true, 1, 1, n_rows},
+        {"sinkhorn.scale", &s->scale, true, 1, 1, is_end ? 1 : 3},
+    };
+    return n > 0 ? misfit(list, sizeof list / sizeof *list) : NULL;
 }
 
 static const char *check_rope(const kin_ref_rope *rope, int head_dim) {
@@ -142,6 +155,25 @@ static const char *check_shared_keys(const kin_ref_model *m, int layer_begin, in
     return own.n_kv == other.n_kv && own.k_dim == other.k_dim && own.v_dim == other.v_dim ? NULL : "kv_back";
 }
 
+static const char *check_compressed(const kin_ref_model *m, const kin_ref_layer *w) {
+    const kin_ref_rope *rope = w->is_windowed ? &m->window_rope : &m->rope;
+    if (w->compressed.dim != m->head_dim || m->n_head_kv != 1 || rope->n_rot != w->compressed.n_rot) return "head_dim";
+    return kin_ref_compressed_check(&w->compressed, m->n_embd);
+}
+
+// The experts of every token must be such.
+static const char *check_token_experts(const kin_ref_model *m, const kin_ref_layer *w) {
+    const kin_ref_tensor *t = &w->token_experts;
+    if (!t->data) return NULL;
+    if (t->type != KIN_REF_I32 || t->n_mats != 1 || t->n_rows != m->n_vocab || t->n_cols != m->n_expert_used)
+        return "token_experts";
+    if (t->n_bytes / 4 != (size_t)t->n_rows * (size_t)t->n_cols) return "token_experts";
+    for (int token = 0; token < m->n_vocab; token++)
+        for (int i = 0; i < m->n_expert_used; i++)
+            if (!within(kin_ref_tensor_int(t, token, i), 0, m->n_expert - 1)) return "token_experts";
+    return NULL;
+}
+
 static const char *check_norms(const kin_ref_model *m, const kin_ref_layer *w) {
     const expected list[] = {
         {"attn_norm", &w->attn_norm, !w->has_no_attention && !w->attn_out_norm.data, 1, 1, m->n_embd},
@@ -211,11 +243,15 @@ static const char *check_layer(const kin_ref_model *m, const kin_ref_layer *w) {
         wrong = kin_ref_gated_check(&w->gated, m->n_embd);
     else if (w->conv.n > 0)
         wrong = kin_ref_convolution_check(&w->conv, m->n_embd);
+    else if (w->compressed.n_head > 0)
+        wrong = check_compressed(m, w);
     else if (w->latent.n_head > 0)
         wrong = check_latent(m, w);
     else
         wrong = check_attention(m, w);
     if (!wrong && !w->has_no_ff) wrong = check_feed_forward(m, w);
+    if (!wrong) wrong = check_token_experts(m, w);
+    for (int i = 0; i < 2 && !wrong; i++) wrong = check_sinkhorn(m, &w->sinkhorn[i], false);
     return wrong ? wrong : check_input(m, w);
 }
 
@@ -224,6 +260,7 @@ const char *kin_ref_model_check(const kin_ref_model *model, int layer_begin, int
     if (!wrong) wrong = check_rope(&model->rope, model->head_dim);
     if (!wrong && model->window_rope.n_rot != 0) wrong = check_rope(&model->window_rope, model->head_dim);
     if (!wrong) wrong = check_ends(model);
+    if (!wrong && model->output_norm.data) wrong = check_sinkhorn(model, &model->end, true);
     if (!wrong && !(0 <= layer_begin && layer_begin <= layer_end && layer_end <= model->n_layer)) wrong = "layer range";
     for (int il = layer_begin; !wrong && il < layer_end; il++) {
         wrong = check_layer(model, &model->layers[il]);

@@ -39,8 +39,10 @@
 //             an earlier layer; experts beside the dense block; an input of each layer, made of the token
 //   nemotron_h: layers of one block: a state space, attention that does not rotate, or a feed-forward block without a gate
 //   nemotron_h_moe: nemotron_h with experts, chosen by sigmoids, which may work on a latent, and a shared one
+//   deepseek4 several streams, attention that sees a window and compressed rows, experts chosen by softplus or by the token
 #pragma once
 
+#include "testkit/ref/compressed.h"
 #include "testkit/ref/convolution.h"
 #include "testkit/ref/delta.h"
 #include "testkit/ref/gated.h"
@@ -52,10 +54,27 @@
 // How a feed-forward block joins gate g and up u.
 typedef enum kin_ref_gate {
     KIN_REF_GATE_SILU,    // silu(g) u
+    KIN_REF_GATE_CLAMPED, // silu(min(g, c)) clamp(u, -c, c), with the layer's limit c
     KIN_REF_GATE_GELU,    // gelu(g) u; gelu is the approximation with tanh
     KIN_REF_GATE_NONE,    // max(u, 0)^2
     KIN_REF_GATE_GPT_OSS, // g = min(g, 7), u = clamp(u, -7, 7): g / (1 + e^(-1.702 g)) (u + 1)
 } kin_ref_gate;
+
+// What a router's products become: the experts' probabilities.
+typedef enum kin_ref_routing {
+    KIN_REF_ROUTE_SOFTMAX, // over all experts
+    KIN_REF_ROUTE_SIGMOID,
+    KIN_REF_ROUTE_SOFTPLUS, // sqrt(ln(1 + e^x))
+} kin_ref_routing;
+
+// The weights by which a block reads several streams and writes its result to them (streams.h); at the end of the model, too.
+typedef struct kin_ref_sinkhorn {
+    kin_ref_tensor fn;    // (n_streams*(2 + n_streams), n_streams*n_embd); at the end (n_streams, n_streams*n_embd)
+    kin_ref_tensor base;  // a number for each row of fn
+    kin_ref_tensor scale; // (3); at the end (1)
+} kin_ref_sinkhorn;
+
+typedef enum kin_ref_block { KIN_REF_ATTENTION, KIN_REF_FEED_FORWARD } kin_ref_block;
 
 typedef struct kin_ref_layer {
     int n_head, n_head_kv;         // 0: the model's; and so are the following two
@@ -72,7 +91,9 @@ typedef struct kin_ref_layer {
     kin_ref_latent latent;         // this, whose n_latent + n_rot is head_dim, with n_head_kv 1;
     kin_ref_gated gated;           // this;
     kin_ref_state_space space;     // this;
+    kin_ref_compressed compressed; // this, whose dim is head_dim, with n_head_kv 1;
     kin_ref_convolution conv;      // and this
+    kin_ref_sinkhorn sinkhorn[2];  // of each block, if there are several streams
     kin_ref_tensor attn_norm;      // (n_embd), may be absent
     kin_ref_tensor attn_norm_bias; // (n_embd), may be absent, and so may the following two
     kin_ref_tensor attn_out_norm;  // (n_embd), of the block's output
@@ -97,15 +118,16 @@ typedef struct kin_ref_layer {
     kin_ref_tensor experts_out_norm, shared_out_norm; // (n_embd), of the results
     kin_ref_tensor expert_scales;                     // (n_expert), which multiply the shares
     kin_ref_tensor router_bias;                       // (n_expert), may be absent
-    kin_ref_tensor ffn_choice;                        // (n_expert), added when experts are chosen; may be absent
-    kin_ref_tensor ffn_gate;    // (max(n_expert, 1), n_ff, n_embd or n_latent); in a dense layer (n_ff_dense, n_embd)
-    kin_ref_tensor ffn_up;      // the same
-    kin_ref_tensor ffn_gate_up; // (n_expert, 2*n_ff, n_embd), instead of both: an expert's rows of the gate, then those of up
-    kin_ref_tensor ffn_down;    // (max(n_expert, 1), n_embd, n_ff); in a dense layer (n_embd, n_ff_dense)
-    kin_ref_tensor gate_bias;   // (max(n_expert, 1), n_ff), may be absent, and so may up_bias
-    kin_ref_tensor up_bias;     // the same
-    kin_ref_tensor down_bias;   // (max(n_expert, 1), n_embd), may be absent
-    kin_ref_tensor shared_gate; // (n_ff_shared, n_embd), and so shared_up: of an expert that every token uses; may be absent
+    kin_ref_tensor token_experts; // (n_vocab, n_expert_used), int32: the experts that are chosen for a token; may be absent
+    kin_ref_tensor ffn_choice;    // (n_expert), added when experts are chosen; may be absent
+    kin_ref_tensor ffn_gate;      // (max(n_expert, 1), n_ff, n_embd or n_latent); in a dense layer (n_ff_dense, n_embd)
+    kin_ref_tensor ffn_up;        // the same
+    kin_ref_tensor ffn_gate_up;   // (n_expert, 2*n_ff, n_embd), instead of both: an expert's rows of the gate, then those of up
+    kin_ref_tensor ffn_down;      // (max(n_expert, 1), n_embd, n_ff); in a dense layer (n_embd, n_ff_dense)
+    kin_ref_tensor gate_bias;     // (max(n_expert, 1), n_ff), may be absent, and so may up_bias
+    kin_ref_tensor up_bias;       // the same
+    kin_ref_tensor down_bias;     // (max(n_expert, 1), n_embd), may be absent
+    kin_ref_tensor shared_gate;   // (n_ff_shared, n_embd), and so shared_up: of an expert that every token uses; may be absent
     kin_ref_tensor shared_up;
     kin_ref_tensor shared_down;   // (n_embd, n_ff_shared)
     kin_ref_tensor shared_router; // (n_embd), whose sigmoid multiplies the shared expert's result; may be absent
@@ -126,17 +148,20 @@ typedef struct kin_ref_model {
     int n_expert, n_expert_used;     // 0, 0 in a dense model
     int n_group, n_group_used;       // of experts, of which only the best groups are chosen from; 0 or 1: no groups
     int n_ff_dense, n_ff_shared;     // of dense layers beside such with experts, and of the shared expert; 0: there is none
-    bool chooses_by_sigmoids;        // the experts; false: by a softmax over all
-    float expert_scale;              // multiplies the experts' shares; 0: 1
-    bool keeps_shares;               // the chosen experts' shares; false: they are divided by their sum
+    kin_ref_routing routing;
+    float expert_scale; // multiplies the experts' shares; 0: 1
+    bool keeps_shares;  // the chosen experts' shares; false: they are divided by their sum
     kin_ref_gate gate;
     bool gates_heads_by_softplus; // of head_gate; false: by sigmoids
     int window;                   // of windowed layers
-    int n_input;                  // of a layer's input, which is made of the token; 0: there is none
-    bool rounds_rows;             // keys and values are rounded to float16, as in the caches of engines
-    bool norms_values;            // of each head, to a mean square of 1
-    bool centers_norms;           // norms subtract the mean first
-    bool norms_embedding;         // to a mean square of 1
+    int n_streams;                // of hidden vectors between blocks; 0: one, to which blocks add
+    int n_sinkhorn;               // iterations
+    float sinkhorn_eps;
+    int n_input;          // of a layer's input, which is made of the token; 0: there is none
+    bool rounds_rows;     // keys and values are rounded to float16, as in the caches of engines
+    bool norms_values;    // of each head, to a mean square of 1
+    bool centers_norms;   // norms subtract the mean first
+    bool norms_embedding; // to a mean square of 1
     float rms_eps;
     float out_norm_eps;         // of attn_out_norm and ffn_out_norm; 0: rms_eps
     float embedding_scale;      // multiplies the embedding; this and the following two: 0 is 1
@@ -160,6 +185,7 @@ typedef struct kin_ref_model {
     kin_ref_tensor input_embd;       // (n_vocab, n_layer*n_input), only with n_input; and so are
     kin_ref_tensor input_proj;       // (n_layer*n_input, n_embd), and
     kin_ref_tensor input_norm;       // (n_input)
+    kin_ref_sinkhorn end;            // of the streams, before output_norm
     kin_ref_layer *layers;           // (n_layer); only those in use need be filled
 } kin_ref_model;
 
@@ -170,12 +196,13 @@ typedef struct kin_ref_heads {
 
 kin_ref_heads kin_ref_heads_of(const kin_ref_model *model, const kin_ref_layer *layer);
 
-// Numbers of a token between layers.
+// Numbers of a token between layers: those of all streams.
 size_t kin_ref_width(const kin_ref_model *model);
 
 // The width of a layer's feed-forward block, or of one of its experts.
 int kin_ref_n_ff(const kin_ref_model *model, const kin_ref_layer *layer);
 
+#define KIN_REF_I32 26             // the type of token_experts
 #define KIN_REF_DIM_MAX (1 << 24)  // maximum rows or columns of a matrix
 #define KIN_REF_HEAD_MAX (1 << 12) // maximum heads, elements of a head, experts, layers
 

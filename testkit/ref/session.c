@@ -47,11 +47,27 @@ static bool allocate_states(kin_ref_session *s) {
             s->n_state = max_size(s->n_state, kin_ref_convolution_state_floats(&w->conv));
             n_scratch = max_size(n_scratch, kin_ref_convolution_scratch_floats(&w->conv));
         }
+        if (w->compressed.n_head > 0)
+            n_scratch = max_size(n_scratch, kin_ref_compressed_scratch_floats(&w->compressed, s->n_ctx));
         if (w->latent.n_head > 0) n_scratch = max_size(n_scratch, kin_ref_latent_scratch_floats(&w->latent, s->n_ctx));
     }
     s->states = calloc((size_t)max_int(s->layer_end - s->layer_begin, 1) * s->n_state, sizeof *s->states);
     s->scratch = calloc(n_scratch, sizeof *s->scratch);
     return s->states && s->scratch;
+}
+
+// Allocates what blocks of several streams need, and what is kept of tokens for compressed rows.
+static bool allocate_streams(kin_ref_session *s) {
+    const kin_ref_model *m = s->model;
+    const int n = max_int(m->n_streams, 1);
+    s->n_kept = 1;
+    for (int il = s->layer_begin; il < s->layer_end; il++)
+        s->n_kept = max_size(s->n_kept, kin_ref_compressed_kept_floats(&m->layers[il].compressed));
+    s->kept = floats(max_int(s->layer_end - s->layer_begin, 1), s->n_ctx, (int)s->n_kept);
+    s->single = floats(1, 1, m->n_embd);
+    s->streams = floats(1, n, m->n_embd);
+    s->sinkhorn = floats(n * (2 + n), 1, n * m->n_embd + 2);
+    return s->kept && s->single && s->streams && s->sinkhorn;
 }
 
 // Reads the rope factors, of which a model may have other ones for long contexts.
@@ -98,7 +114,7 @@ static bool allocate(kin_ref_session *s) {
     s->gates = floats(1, 1, n_q);
     s->scores = floats(1, 1, s->n_ctx);
     return s->n_held && s->k && s->v && s->cos_sin && s->window_cos_sin && s->normed && s->added && s->q && s->heads &&
-           s->gates && s->scores && allocate_blocks(s) && allocate_states(s) && read_factors(s);
+           s->gates && s->scores && allocate_blocks(s) && allocate_streams(s) && allocate_states(s) && read_factors(s);
 }
 
 kin_ref_session *kin_ref_session_open(const kin_ref_model *model, int layer_begin, int layer_end, int n_ctx) {
@@ -117,6 +133,10 @@ kin_ref_session *kin_ref_session_open(const kin_ref_model *model, int layer_begi
 
 void kin_ref_session_close(kin_ref_session *session) {
     if (!session) return;
+    free(session->sinkhorn);
+    free(session->streams);
+    free(session->single);
+    free(session->kept);
     free(session->scratch);
     free(session->states);
     free(session->weights);

@@ -22,10 +22,16 @@ struct kin_ref_session {
     float *k, *v;        // (layers, n_ctx, n_head_kv*head_dim)
     float *inputs;       // (n_layer, n_input): what the layers are given of the token that was embedded last
     float *rope_factors; // (at least n_rot / 2), NULL if the model has none
-    float *states;       // (layers, n_state): of layers that have a state
+    float *kept;         // (layers, n_ctx, n_kept): what compressed rows are made of
+    size_t n_kept;
+    int token;     // that was embedded last
+    float *states; // (layers, n_state): of layers that have a state
     size_t n_state;
 
     // Scratch for one token.
+    float *single;         // (n_embd): what a block reads of several streams
+    float *streams;        // (n_streams, n_embd): the new ones
+    float *sinkhorn;       // fn, base and scale of a block
     float *cos_sin;        // (n_rot / 2, 2): cosines and sines of its position
     float *window_cos_sin; // the same of windowed layers
     float *normed;         // (n_embd): input of a block

@@ -39,6 +39,11 @@ void kin_ref_tensor_elements(const kin_ref_tensor *t, int i, int at, int n, floa
     kin_ref_dequant(t->type, row + (size_t)(at / kin_ref_block_n(t->type)) * kin_ref_block_bytes(t->type), n, out);
 }
 
+int kin_ref_tensor_int(const kin_ref_tensor *t, int i, int j) {
+    const uint8_t *at = t->data + 4 * ((size_t)i * (size_t)t->n_cols + (size_t)j);
+    return (int)((uint32_t)at[0] | (uint32_t)at[1] << 8 | (uint32_t)at[2] << 16 | (uint32_t)at[3] << 24);
+}
+
 // Processes a row in pieces, so that no row-sized buffer is needed.
 static float dot_row(int type, const uint8_t *row, const float *x, int n) {
     const size_t piece_bytes = KIN_REF_BLOCK_MAX / (size_t)kin_ref_block_n(type) * kin_ref_block_bytes(type);

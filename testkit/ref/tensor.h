@@ -30,5 +30,8 @@ void kin_ref_tensor_row(const kin_ref_tensor *t, int i, float *out);
 // Converts n elements of row i, from column `at` on. at and n must be multiples of the type's block.
 void kin_ref_tensor_elements(const kin_ref_tensor *t, int i, int at, int n, float *out);
 
+// Element (i, j) of a tensor of 32-bit integers.
+int kin_ref_tensor_int(const kin_ref_tensor *t, int i, int j);
+
 // out = w x, each sum in double. w // (n_rows, n_cols), x // (n_cols), out // (n_rows); out and x must not overlap.
 void kin_ref_matvec(const kin_ref_tensor *w, const float *x, float *out);
