@@ -168,6 +168,36 @@ static int read_deepseek4_layer(const kin_ref_keys *k, kin_ref_model *m, kin_ref
     return kin_ref_get_float_at(k, "swiglu_clamp_shexp", il, w->expert_limit, &w->shared_limit);
 }
 
+// Up to n_ctx_max tokens the indexer chooses all of them: whole blocks, and the tokens behind the last one.
+static int read_qwen4exp(const kin_ref_keys *k, kin_ref_model *m) {
+    int most = 1;
+    for (int il = 0; il < m->n_layer; il++) {
+        int ratio;
+        if (kin_ref_get_int_at(k, "attention.compress_ratios", il, 0, &ratio) < 0) return KIN_FAIL;
+        if (ratio > most) most = ratio;
+    }
+    if (kin_ref_get_int(k, "attention.indexer.top_k", 0, &m->n_ctx_max) < 0) return KIN_FAIL;
+    m->n_ctx_max += most - 1;
+    return kin_ref_get_int(k, "hyper_connection.count", 0, &m->n_streams);
+}
+
+static int read_qwen4exp_layer(const kin_ref_keys *k, kin_ref_model *m, kin_ref_layer *w, int il) {
+    kin_ref_ngram *g = &w->ngram;
+    (void)m, (void)il;
+    w->gated.gates_by_sigmoid = true;
+    if (!g->key.data) return 0;
+    if (kin_ref_get_int(k, "ple.ngram_size", 0, &g->size) < 0) return KIN_FAIL;
+    if (kin_ref_get_int(k, "ple.heads_per_ngram", 0, &g->n_heads) < 0) return KIN_FAIL;
+    if (kin_ref_get_int(k, "ple.eos_token_id", 0, &g->end_id) < 0) return KIN_FAIL;
+    for (int i = 0; i < g->size && i < KIN_REF_NGRAM_SIZE_MAX; i++)
+        g->factors[i] = kin_ref_get_u64_at(k, "ple.layer_multipliers", i);
+    for (int i = 0; i < (g->size - 1) * g->n_heads && i < KIN_REF_NGRAM_HEADS_MAX; i++) {
+        g->first[i] = kin_ref_get_u64_at(k, "ple.head_offsets", i);
+        g->n_rows[i] = kin_ref_get_u64_at(k, "ple.head_vocab_sizes", i);
+    }
+    return 0;
+}
+
 static int read_step35_layer(const kin_ref_keys *k, kin_ref_model *m, kin_ref_layer *w, int il) {
     if (read_pattern(k, m, w, il) < 0) return KIN_FAIL;
     if (kin_ref_get_float_at(k, "swiglu_clamp_exp", il, 0, &w->expert_limit) < 0) return KIN_FAIL;
@@ -305,6 +335,12 @@ static const kin_ref_family families[] = {
      .window_rope_unscaled = true,
      .read = read_deepseek4,
      .read_layer = read_deepseek4_layer},
+    {.name = "qwen4exp",
+     .rope = NEOX,
+     .ignores_routing_keys = true,
+     .has_query_gates = true,
+     .read = read_qwen4exp,
+     .read_layer = read_qwen4exp_layer},
     {.name = "hy_v3", .rope = NEOX, .chooses_by_sigmoids = true, .keeps_shares = true},
     {.name = "mimo2",
      .rope = NEOX,

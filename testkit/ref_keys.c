@@ -62,3 +62,13 @@ int kin_ref_get_float_at(const kin_ref_keys *k, const char *name, int il, float 
     *value = (float)read;
     return 0;
 }
+
+uint64_t kin_ref_get_u64_at(const kin_ref_keys *k, const char *name, int i) {
+    char key[KEY_MAX];
+    kin_err ignored;
+    kin_gguf_array array;
+    if (kin_gguf_get_array(k->gguf, key_of(k, name, key), &array, &ignored) != 0 || (uint64_t)i >= array.n) return 0;
+    return array.kind == KIN_GGUF_U64 || array.kind == KIN_GGUF_I32 || array.kind == KIN_GGUF_U32
+               ? (uint64_t)kin_gguf_array_i64(&array, (uint64_t)i)
+               : 0;
+}

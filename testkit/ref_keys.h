@@ -14,6 +14,8 @@ typedef struct kin_ref_keys {
 } kin_ref_keys;
 
 int kin_ref_get_int(const kin_ref_keys *k, const char *name, int absent, int *value);
+// Element i of an array of whole numbers of any size, or 0 if the key is no array that has it.
+uint64_t kin_ref_get_u64_at(const kin_ref_keys *k, const char *name, int i);
 int kin_ref_get_float(const kin_ref_keys *k, const char *name, float absent, float *value);
 int kin_ref_get_bool(const kin_ref_keys *k, const char *name, bool absent, bool *value);
 int kin_ref_get_str(const kin_ref_keys *k, const char *name, kin_str absent, kin_str *value);

@@ -197,6 +197,38 @@ static kin_ref_sinkhorn load_sinkhorn(loader *l, int il, const char *block) {
     return (kin_ref_sinkhorn){found[0], found[1], found[2]};
 }
 
+static kin_ref_mixer load_mixer(loader *l, int il, const char *block) {
+    static const char *const parts[] = {"norm", "down", "up", "inject"};
+    kin_ref_tensor found[4];
+    char name[32];
+    for (int i = 0; i < 4; i++) {
+        snprintf(name, sizeof name, "%s_%s.weight", block, parts[i]);
+        found[i] = il < 0 ? find_tensor(l, name) : find_layer_tensor(l, il, name);
+    }
+    return (kin_ref_mixer){found[0], found[1], found[2], found[3]};
+}
+
+// The numbers follow from the family's keys.
+static void load_ngram(loader *l, const kin_ref_model *m, kin_ref_ngram *g, int il) {
+    g->table = m->ngram_table;
+    g->key = find_layer_tensor(l, il, "ple_key.weight");
+    g->value = find_layer_tensor(l, il, "ple_value.weight");
+    g->key_norm = find_layer_tensor(l, il, "ple_norm_key.weight");
+    g->query_norm = find_layer_tensor(l, il, "ple_norm_query.weight");
+    g->conv_norm = find_layer_tensor(l, il, "ple_norm_conv.weight");
+    g->taps = find_layer_tensor(l, il, "ple_conv1d.weight");
+}
+
+// How the layer reads and writes several streams, if there are such.
+static void load_streams(loader *l, const kin_ref_model *m, kin_ref_layer *w, int il) {
+    static const char *const names[] = {[KIN_REF_ATTENTION] = "hc_attn", [KIN_REF_FEED_FORWARD] = "hc_ffn"};
+    for (int i = 0; i < 2; i++) {
+        if (m->n_sinkhorn > 0) w->sinkhorn[i] = load_sinkhorn(l, il, names[i]);
+        if (kin_ref_has_mixers(m)) w->mixers[i] = load_mixer(l, il, names[i]);
+    }
+    load_ngram(l, m, &w->ngram, il);
+}
+
 static void load_experts(loader *l, kin_ref_layer *w, int il) {
     w->ffn_router = find_layer_tensor(l, il, "ffn_gate_inp.weight");
     w->router_bias = find_layer_tensor(l, il, "ffn_gate_inp.bias");
@@ -423,8 +455,7 @@ static int load_layer(loader *l, kin_ref_model *m, kin_ref_layer *w, int il) {
         load_attention(l, m, w, il);
     load_feed_forward(l, m, w, il);
     load_input(l, w, il);
-    w->sinkhorn[KIN_REF_ATTENTION] = load_sinkhorn(l, il, "hc_attn");
-    w->sinkhorn[KIN_REF_FEED_FORWARD] = load_sinkhorn(l, il, "hc_ffn");
+    load_streams(l, m, w, il);
     return f->read_layer ? f->read_layer(&l->keys, m, w, il) : 0;
 }
 
@@ -458,7 +489,11 @@ static int load_tensors(loader *l, kin_ref_model *m) {
         m->input_proj = find_tensor(l, "per_layer_model_proj.weight");
         m->input_norm = find_tensor(l, "per_layer_proj_norm.weight");
     }
-    m->end = load_sinkhorn(l, -1, "output_hc");
+    if (m->n_sinkhorn > 0) m->end = load_sinkhorn(l, -1, "output_hc");
+    if (kin_ref_has_mixers(m)) {
+        m->end_mixer = load_mixer(l, -1, "output_hc");
+        m->ngram_table = find_tensor(l, "per_layer_token_embd.weight");
+    }
     m->n_vocab = m->token_embd.n_rows;
     for (int il = 0; il < m->n_layer; il++)
         if (load_layer(l, m, &m->layers[il], il) < 0) return KIN_FAIL;

@@ -94,7 +94,15 @@ static kin_ref_streams read_sinkhorn(kin_ref_session *s, const kin_ref_sinkhorn 
                              .scale = scale};
 }
 
-// The same with several streams x // (n_streams, n_embd). What a block adds is in s->added.
+// The same with several streams x // (n_streams, n_embd) that have mixers. What a block adds is in s->added.
+static void run_block_of_mixer(kin_ref_session *s, int il, int pos, kin_ref_block block, float *x) {
+    const kin_ref_model *m = s->model;
+    kin_ref_mixer_read(&m->layers[il].mixers[block], m->n_streams, m->rms_eps, x, s->scratch, s->single, s->shares_of_streams);
+    run_block(s, il, pos, block, s->single);
+    for (int i = 0; i < m->n_streams * m->n_embd; i++) x[i] += s->shares_of_streams[i / m->n_embd] * s->added[i % m->n_embd];
+}
+
+// The same with streams that Sinkhorn's iteration mixes.
 static void run_block_of_streams(kin_ref_session *s, int il, int pos, kin_ref_block block, float *x) {
     const kin_ref_streams streams = read_sinkhorn(s, &s->model->layers[il].sinkhorn[block]);
     const kin_ref_mix mix = kin_ref_streams_mix(&streams, x);
@@ -106,9 +114,14 @@ static void run_block_of_streams(kin_ref_session *s, int il, int pos, kin_ref_bl
 
 static void run_layer(kin_ref_session *s, int il, int pos, float *x) {
     const kin_ref_layer *w = &s->model->layers[il];
+    if (w->ngram.size > 0)
+        kin_ref_ngram_step(&w->ngram, s->model->n_embd, s->model->rms_eps, s->tokens, pos,
+                           s->kept + (size_t)(il - s->layer_begin) * (size_t)s->n_ctx * s->n_kept, s->n_kept, s->scratch, x);
     for (kin_ref_block block = KIN_REF_ATTENTION; block <= KIN_REF_FEED_FORWARD; block++) {
         if (block == KIN_REF_ATTENTION ? w->has_no_attention : w->has_no_ff) continue;
-        if (s->model->n_streams > 0)
+        if (kin_ref_has_mixers(s->model))
+            run_block_of_mixer(s, il, pos, block, x);
+        else if (s->model->n_streams > 0)
             run_block_of_streams(s, il, pos, block, x);
         else
             run_block(s, il, pos, block, x);
@@ -128,6 +141,7 @@ int kin_ref_session_run(kin_ref_session *session, int layer_begin, int layer_end
     for (int il = layer_begin; il < layer_end; il++)
         if (pos > s->n_held[il - s->layer_begin] || !can_go_back(s, il, pos)) return -1;
 
+    s->tokens[pos] = s->token;
     kin_ref_rope_cos_sin(&s->model->rope, s->rope_factors, pos, s->cos_sin);
     kin_ref_rope_cos_sin(&s->model->window_rope, s->model->window_rope_has_no_freqs ? NULL : s->rope_factors, pos,
                          s->window_cos_sin);
@@ -141,8 +155,11 @@ int kin_ref_session_run(kin_ref_session *session, int layer_begin, int layer_end
 int kin_ref_session_output(kin_ref_session *session, const float *x, float *logits) {
     const kin_ref_model *m = session->model;
     const kin_ref_tensor *output = m->output.data ? &m->output : &m->token_embd;
-    if (!m->output_norm.data || !output->data) return -1;
-    if (m->n_streams > 0) {
+    if ((!m->output_norm.data && !m->end_mixer.norm.data) || !output->data) return -1;
+    if (kin_ref_has_mixers(m)) {
+        kin_ref_mixer_read(&m->end_mixer, m->n_streams, m->rms_eps, x, session->scratch, session->single, NULL);
+        x = session->single;
+    } else if (m->n_streams > 0) {
         const kin_ref_streams streams = read_sinkhorn(session, &m->end);
         const kin_ref_mix mix = kin_ref_streams_end(&streams, x);
         kin_ref_streams_read(&streams, &mix, x, session->single);

@@ -83,14 +83,14 @@ static void convolve(const kin_ref_gated *g, float *history, float *x) {
     }
 }
 
-// x = x / sqrt(mean(x^2) + eps) * weight * silu(gate); all // (n)
-static void finish(int n, float eps, const float *weight, const float *gate, float *x) {
+// x = x / sqrt(mean(x^2) + eps) * weight * silu(gate), or the gate's sigmoid; all // (n)
+static void finish(bool by_sigmoid, int n, float eps, const float *weight, const float *gate, float *x) {
     double sum = 0;
     for (int i = 0; i < n; i++) sum += (double)x[i] * (double)x[i];
     const double scale = 1 / sqrt(sum / n + (double)eps);
     for (int i = 0; i < n; i++) {
         const double z = (double)gate[i];
-        x[i] = (float)((double)x[i] * scale * (double)weight[i] * z * sigmoid(z));
+        x[i] = (float)((double)x[i] * scale * (double)weight[i] * (by_sigmoid ? 1 : z) * sigmoid(z));
     }
 }
 
@@ -113,7 +113,7 @@ void kin_ref_gated_step(const kin_ref_gated *g, float eps, const float *x, float
         for (int i = 0; i < dim; i++) decays[i] = (float)exp((double)a[h] * slope);
         kin_ref_delta_advance(dim, inputs + key, keys + key, values + at, decays, sigmoid((double)factors[h]), m + at * dim,
                               result + at);
-        finish(dim, eps, weight, gates + at, result + at);
+        finish(g->gates_by_sigmoid, dim, eps, weight, gates + at, result + at);
     }
     kin_ref_matvec(&g->out, result, out);
 }

@@ -1,15 +1,16 @@
 // Gated delta nets of Qwen for the reference engine, one token at a time.
 //
 // As Kimi's delta attention (delta.h), but a head has one decay for all rows of its matrix, several value heads may share a key
-// head, and the gate is silu of a matrix of its own. Thread: any.
+// head, and the gate is silu, or the sigmoid, of a matrix of its own. Thread: any.
 #pragma once
 
 #include "testkit/ref/delta.h"
 
 typedef struct kin_ref_gated {
     int n_key, n_value, dim,
-        n_taps;                 // heads of queries and keys, heads of values, elements of either; 0: the layer is another one
-    bool is_grouped;            // value head h reads key head h / (n_value / n_key); false: h % n_key
+        n_taps;      // heads of queries and keys, heads of values, elements of either; 0: the layer is another one
+    bool is_grouped; // value head h reads key head h / (n_value / n_key); false: h % n_key
+    bool gates_by_sigmoid;
     kin_ref_tensor qkv;         // ((2 * n_key + n_value) * dim, n_embd): queries, keys, values
     kin_ref_tensor gate;        // (n_value * dim, n_embd)
     kin_ref_tensor all;         // instead of both: for each key head its query, its key, its values and their gates

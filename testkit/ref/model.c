@@ -19,6 +19,10 @@ kin_ref_heads kin_ref_heads_of(const kin_ref_model *model, const kin_ref_layer *
     };
 }
 
+bool kin_ref_has_mixers(const kin_ref_model *model) {
+    return model->n_streams > 0 && model->n_sinkhorn == 0;
+}
+
 size_t kin_ref_width(const kin_ref_model *model) {
     return (size_t)model->n_embd * (model->n_streams > 0 ? (size_t)model->n_streams : 1);
 }
@@ -77,7 +81,15 @@ static const char *check_sinkhorn(const kin_ref_model *m, const kin_ref_sinkhorn
         {"sinkhorn.base", &s->base, true, 1, 1, n_rows},
         {"sinkhorn.scale", &s->scale, true, 1, 1, is_end ? 1 : 3},
     };
-    return n > 0 ? misfit(list, sizeof list / sizeof *list) : NULL;
+    return n > 0 && !kin_ref_has_mixers(m) ? misfit(list, sizeof list / sizeof *list) : NULL;
+}
+
+static const char *check_mixers(const kin_ref_model *m, const kin_ref_layer *w) {
+    const char *wrong = NULL;
+    for (int i = 0; i < 2 && !wrong && kin_ref_has_mixers(m); i++)
+        wrong = kin_ref_mixer_check(&w->mixers[i], m->n_streams, m->n_embd, false);
+    if (wrong || w->ngram.size == 0) return wrong;
+    return m->n_streams > 0 ? kin_ref_ngram_check(&w->ngram, m->n_streams, m->n_embd) : "ngram";
 }
 
 static const char *check_rope(const kin_ref_rope *rope, int head_dim) {
@@ -175,11 +187,12 @@ static const char *check_token_experts(const kin_ref_model *m, const kin_ref_lay
 }
 
 static const char *check_norms(const kin_ref_model *m, const kin_ref_layer *w) {
+    const bool has_norms = !kin_ref_has_mixers(m);
     const expected list[] = {
-        {"attn_norm", &w->attn_norm, !w->has_no_attention && !w->attn_out_norm.data, 1, 1, m->n_embd},
+        {"attn_norm", &w->attn_norm, has_norms && !w->has_no_attention && !w->attn_out_norm.data, 1, 1, m->n_embd},
         {"attn_norm_bias", &w->attn_norm_bias, false, 1, 1, m->n_embd},
         {"attn_out_norm", &w->attn_out_norm, false, 1, 1, m->n_embd},
-        {"ffn_norm", &w->ffn_norm, !w->has_no_ff && !w->is_parallel && !w->ffn_out_norm.data, 1, 1, m->n_embd},
+        {"ffn_norm", &w->ffn_norm, has_norms && !w->has_no_ff && !w->is_parallel && !w->ffn_out_norm.data, 1, 1, m->n_embd},
         {"ffn_norm_bias", &w->ffn_norm_bias, false, 1, 1, m->n_embd},
         {"ffn_out_norm", &w->ffn_out_norm, false, 1, 1, m->n_embd},
     };
@@ -252,6 +265,7 @@ static const char *check_layer(const kin_ref_model *m, const kin_ref_layer *w) {
     if (!wrong && !w->has_no_ff) wrong = check_feed_forward(m, w);
     if (!wrong) wrong = check_token_experts(m, w);
     for (int i = 0; i < 2 && !wrong; i++) wrong = check_sinkhorn(m, &w->sinkhorn[i], false);
+    if (!wrong) wrong = check_mixers(m, w);
     return wrong ? wrong : check_input(m, w);
 }
 
@@ -260,6 +274,8 @@ const char *kin_ref_model_check(const kin_ref_model *model, int layer_begin, int
     if (!wrong) wrong = check_rope(&model->rope, model->head_dim);
     if (!wrong && model->window_rope.n_rot != 0) wrong = check_rope(&model->window_rope, model->head_dim);
     if (!wrong) wrong = check_ends(model);
+    if (!wrong && model->end_mixer.norm.data)
+        wrong = kin_ref_mixer_check(&model->end_mixer, model->n_streams, model->n_embd, true);
     if (!wrong && model->output_norm.data) wrong = check_sinkhorn(model, &model->end, true);
     if (!wrong && !(0 <= layer_begin && layer_begin <= layer_end && layer_end <= model->n_layer)) wrong = "layer range";
     for (int il = layer_begin; !wrong && il < layer_end; il++) {

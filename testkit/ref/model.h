@@ -40,6 +40,7 @@
 //   nemotron_h: layers of one block: a state space, attention that does not rotate, or a feed-forward block without a gate
 //   nemotron_h_moe: nemotron_h with experts, chosen by sigmoids, which may work on a latent, and a shared one
 //   deepseek4 several streams, attention that sees a window and compressed rows, experts chosen by softplus or by the token
+//   qwen4exp  qwen35moe with several streams, mixers in place of norms, an embedding of the last tokens, and gates by sigmoids
 #pragma once
 
 #include "testkit/ref/compressed.h"
@@ -47,6 +48,8 @@
 #include "testkit/ref/delta.h"
 #include "testkit/ref/gated.h"
 #include "testkit/ref/latent.h"
+#include "testkit/ref/mixer.h"
+#include "testkit/ref/ngram.h"
 #include "testkit/ref/rope.h"
 #include "testkit/ref/state_space.h"
 #include "testkit/ref/tensor.h"
@@ -93,7 +96,9 @@ typedef struct kin_ref_layer {
     kin_ref_state_space space;     // this;
     kin_ref_compressed compressed; // this, whose dim is head_dim, with n_head_kv 1;
     kin_ref_convolution conv;      // and this
-    kin_ref_sinkhorn sinkhorn[2];  // of each block, if there are several streams
+    kin_ref_sinkhorn sinkhorn[2];  // of each block, if there are several streams; or,
+    kin_ref_mixer mixers[2];       // without iterations, this: then there are no norms before blocks
+    kin_ref_ngram ngram;           // added to the streams before the layer; may be absent
     kin_ref_tensor attn_norm;      // (n_embd), may be absent
     kin_ref_tensor attn_norm_bias; // (n_embd), may be absent, and so may the following two
     kin_ref_tensor attn_out_norm;  // (n_embd), of the block's output
@@ -155,7 +160,7 @@ typedef struct kin_ref_model {
     bool gates_heads_by_softplus; // of head_gate; false: by sigmoids
     int window;                   // of windowed layers
     int n_streams;                // of hidden vectors between blocks; 0: one, to which blocks add
-    int n_sinkhorn;               // iterations
+    int n_sinkhorn;               // iterations; 0: streams have mixers
     float sinkhorn_eps;
     int n_input;          // of a layer's input, which is made of the token; 0: there is none
     bool rounds_rows;     // keys and values are rounded to float16, as in the caches of engines
@@ -185,7 +190,9 @@ typedef struct kin_ref_model {
     kin_ref_tensor input_embd;       // (n_vocab, n_layer*n_input), only with n_input; and so are
     kin_ref_tensor input_proj;       // (n_layer*n_input, n_embd), and
     kin_ref_tensor input_norm;       // (n_input)
-    kin_ref_sinkhorn end;            // of the streams, before output_norm
+    kin_ref_sinkhorn end;            // of the streams, before output_norm; or
+    kin_ref_mixer end_mixer;         // this, instead of it
+    kin_ref_tensor ngram_table;      // of the layer that has n-grams
     kin_ref_layer *layers;           // (n_layer); only those in use need be filled
 } kin_ref_model;
 
@@ -195,6 +202,9 @@ typedef struct kin_ref_heads {
 } kin_ref_heads;
 
 kin_ref_heads kin_ref_heads_of(const kin_ref_model *model, const kin_ref_layer *layer);
+
+// True if streams have mixers.
+bool kin_ref_has_mixers(const kin_ref_model *model);
 
 // Numbers of a token between layers: those of all streams.
 size_t kin_ref_width(const kin_ref_model *model);

@@ -27,7 +27,7 @@ bool kin_ref_has_state(const kin_ref_layer *w) {
 
 // Allocates the states of layers that have such, and their scratch and that of latent attention.
 static bool allocate_states(kin_ref_session *s) {
-    size_t n_scratch = 1;
+    size_t n_scratch = 1 + kin_ref_mixer_scratch_floats(&s->model->end_mixer);
     s->n_state = 1;
     for (int il = s->layer_begin; il < s->layer_end; il++) {
         const kin_ref_layer *w = &s->model->layers[il];
@@ -47,6 +47,8 @@ static bool allocate_states(kin_ref_session *s) {
             s->n_state = max_size(s->n_state, kin_ref_convolution_state_floats(&w->conv));
             n_scratch = max_size(n_scratch, kin_ref_convolution_scratch_floats(&w->conv));
         }
+        for (int i = 0; i < 2; i++) n_scratch = max_size(n_scratch, kin_ref_mixer_scratch_floats(&w->mixers[i]));
+        n_scratch = max_size(n_scratch, kin_ref_ngram_scratch_floats(&w->ngram));
         if (w->compressed.n_head > 0)
             n_scratch = max_size(n_scratch, kin_ref_compressed_scratch_floats(&w->compressed, s->n_ctx));
         if (w->latent.n_head > 0) n_scratch = max_size(n_scratch, kin_ref_latent_scratch_floats(&w->latent, s->n_ctx));
@@ -61,13 +63,18 @@ static bool allocate_streams(kin_ref_session *s) {
     const kin_ref_model *m = s->model;
     const int n = max_int(m->n_streams, 1);
     s->n_kept = 1;
-    for (int il = s->layer_begin; il < s->layer_end; il++)
-        s->n_kept = max_size(s->n_kept, kin_ref_compressed_kept_floats(&m->layers[il].compressed));
+    for (int il = s->layer_begin; il < s->layer_end; il++) {
+        const kin_ref_layer *w = &m->layers[il];
+        s->n_kept = max_size(s->n_kept, kin_ref_compressed_kept_floats(&w->compressed));
+        if (w->ngram.size > 0) s->n_kept = max_size(s->n_kept, kin_ref_width(m));
+    }
     s->kept = floats(max_int(s->layer_end - s->layer_begin, 1), s->n_ctx, (int)s->n_kept);
     s->single = floats(1, 1, m->n_embd);
     s->streams = floats(1, n, m->n_embd);
     s->sinkhorn = floats(n * (2 + n), 1, n * m->n_embd + 2);
-    return s->kept && s->single && s->streams && s->sinkhorn;
+    s->shares_of_streams = floats(1, 1, n);
+    s->tokens = calloc((size_t)s->n_ctx, sizeof *s->tokens);
+    return s->kept && s->single && s->streams && s->sinkhorn && s->shares_of_streams && s->tokens;
 }
 
 // Reads the rope factors, of which a model may have other ones for long contexts.
@@ -133,6 +140,8 @@ kin_ref_session *kin_ref_session_open(const kin_ref_model *model, int layer_begi
 
 void kin_ref_session_close(kin_ref_session *session) {
     if (!session) return;
+    free(session->tokens);
+    free(session->shares_of_streams);
     free(session->sinkhorn);
     free(session->streams);
     free(session->single);

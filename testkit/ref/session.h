@@ -22,34 +22,36 @@ struct kin_ref_session {
     float *k, *v;        // (layers, n_ctx, n_head_kv*head_dim)
     float *inputs;       // (n_layer, n_input): what the layers are given of the token that was embedded last
     float *rope_factors; // (at least n_rot / 2), NULL if the model has none
-    float *kept;         // (layers, n_ctx, n_kept): what compressed rows are made of
+    float *kept;         // (layers, n_ctx, n_kept): products for compressed rows, or for the convolution of n-grams
     size_t n_kept;
     int token;     // that was embedded last
+    int *tokens;   // (n_ctx): of all positions
     float *states; // (layers, n_state): of layers that have a state
     size_t n_state;
 
     // Scratch for one token.
-    float *single;         // (n_embd): what a block reads of several streams
-    float *streams;        // (n_streams, n_embd): the new ones
-    float *sinkhorn;       // fn, base and scale of a block
-    float *cos_sin;        // (n_rot / 2, 2): cosines and sines of its position
-    float *window_cos_sin; // the same of windowed layers
-    float *normed;         // (n_embd): input of a block
-    float *added;          // (n_embd): output of a block
-    float *sum;            // (n_embd): of the experts
-    float *shared;         // (n_embd): output of the shared expert
-    float *q;              // (n_head*head_dim), and as many for their gates
-    float *heads;          // (n_head*value_dim): attention output of each query head
-    float *gates;          // (n_head*value_dim): of these outputs
-    float *scores;         // (n_ctx): of one query head
-    float *latent;         // (n_embd): what experts read
-    float *router;         // (max(n_expert, 1)): probability of each expert
-    float *shares;         // (max(n_expert, 1)): its part in the sum
-    float *choice;         // (n_expert)
-    float *gate;           // (the widest n_ff)
-    float *up;             // (n_ff)
-    float *weights;        // (the widest of all): one norm or bias as floats
-    float *scratch;        // of layers with a state, and of latent attention
+    float *single;            // (n_embd): what a block reads of several streams
+    float *streams;           // (n_streams, n_embd): the new ones
+    float *shares_of_streams; // (n_streams): of a block's result
+    float *sinkhorn;          // fn, base and scale of a block
+    float *cos_sin;           // (n_rot / 2, 2): cosines and sines of its position
+    float *window_cos_sin;    // the same of windowed layers
+    float *normed;            // (n_embd): input of a block
+    float *added;             // (n_embd): output of a block
+    float *sum;               // (n_embd): of the experts
+    float *shared;            // (n_embd): output of the shared expert
+    float *q;                 // (n_head*head_dim), and as many for their gates
+    float *heads;             // (n_head*value_dim): attention output of each query head
+    float *gates;             // (n_head*value_dim): of these outputs
+    float *scores;            // (n_ctx): of one query head
+    float *latent;            // (n_embd): what experts read
+    float *router;            // (max(n_expert, 1)): probability of each expert
+    float *shares;            // (max(n_expert, 1)): its part in the sum
+    float *choice;            // (n_expert)
+    float *gate;              // (the widest n_ff)
+    float *up;                // (n_ff)
+    float *weights;           // (the widest of all): one norm or bias as floats
+    float *scratch;           // of layers with a state, and of latent attention
 };
 
 // True if the layer has a state instead of keys and values.
