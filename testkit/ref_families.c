@@ -69,9 +69,34 @@ static int read_deepseek2(const kin_ref_keys *k, kin_ref_model *m) {
         m->rope.attn_factor /= (float)(1 + 0.1 * log_f);
         m->attn_scale = (float)(length * length / sqrt(n_key));
     }
-    if (kin_ref_get_int(k, "attention.indexer.top_k", 0, &m->n_ctx_max) < 0) return KIN_FAIL;
     if (kin_ref_get_int(k, "attention.temperature_length", m->rope.n_ctx_orig, &m->temperature_length) < 0) return KIN_FAIL;
     return kin_ref_get_float(k, "attention.temperature_scale", 0, &m->query_temperature);
+}
+
+// A layer may use the choice of the indexer of one before, which is not computed: such models see n_chosen tokens at most.
+static int read_indexer(const kin_ref_keys *k, kin_ref_model *m, kin_ref_indexer *x, bool is_own) {
+    if (kin_ref_get_int(k, "attention.indexer.top_k", 0, &x->n_chosen) < 0) return KIN_FAIL;
+    if (kin_ref_get_float(k, "attention.layer_norm_epsilon", 1e-6f, &x->eps) < 0) return KIN_FAIL;
+    if (!is_own) m->n_ctx_max = x->n_chosen;
+    if (!is_own) *x = (kin_ref_indexer){0};
+    return 0;
+}
+
+static int read_deepseek32_layer(const kin_ref_keys *k, kin_ref_model *m, kin_ref_layer *w, int il) {
+    (void)il;
+    w->latent.indexer.rope = KIN_REF_ROPE_NEOX;
+    return read_indexer(k, m, &w->latent.indexer, true);
+}
+
+// Files of the longest contexts without the key are GLM-5.2's, in which three of four layers have no indexer.
+static int read_glm_dsa_layer(const kin_ref_keys *k, kin_ref_model *m, kin_ref_layer *w, int il) {
+    enum { LONGEST = 1 << 20 };
+    int n_ctx, is_own;
+    if (kin_ref_get_int(k, "context_length", 0, &n_ctx) < 0) return KIN_FAIL;
+    if (kin_ref_get_int_at(k, "attention.indexer.types", il, n_ctx < LONGEST || il < 2 || il % 4 == 2, &is_own) < 0)
+        return KIN_FAIL;
+    w->latent.indexer.rope = KIN_REF_ROPE_NORMAL;
+    return read_indexer(k, m, &w->latent.indexer, is_own != 0);
 }
 
 static int read_muse_glimmer(const kin_ref_keys *k, kin_ref_model *m) {
@@ -289,13 +314,15 @@ static const kin_ref_family families[] = {
      .has_latents = true,
      .chooses_by_sigmoids = true,
      .keeps_shares = true,
-     .read = read_deepseek2},
+     .read = read_deepseek2,
+     .read_layer = read_deepseek32_layer},
     {.name = "glm-dsa",
      .rope = NORMAL,
      .has_latents = true,
      .chooses_by_sigmoids = true,
      .keeps_shares = true,
-     .read = read_deepseek2},
+     .read = read_deepseek2,
+     .read_layer = read_glm_dsa_layer},
     {.name = "lfm2", .rope = NEOX, .has_window = true},
     {.name = "lfm2moe", .rope = NEOX, .chooses_by_sigmoids = true},
     {.name = "qwen35", .rope = NEOX, .post_norm_is_ffn_norm = true, .has_query_gates = true},

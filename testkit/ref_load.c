@@ -176,13 +176,14 @@ static bool has_layer_tensor(const loader *l, int il, const char *name) {
     return kin_gguf_find_tensor(l->keys.gguf, full) != NULL;
 }
 
-// Finds what decides nothing in contexts as short as those of the tests.
-static void skip_indexer(loader *l, int il) {
+// Finds the tensors of indexers that are not computed: contexts are as short as they must be.
+static void skip_indexer(loader *l, const kin_ref_layer *w, int il) {
     static const char *const names[] = {
         "indexer.q_proj.weight",          "indexer.k_proj.weight",         "indexer.q_norm.weight",
         "indexer.k_norm.weight",          "indexer.k_norm.bias",           "indexer.proj.weight",
         "indexer.attn_k.weight",          "indexer.attn_q_b.weight",       "indexer_compressor_kv.weight",
         "indexer_compressor_gate.weight", "indexer_compressor_ape.weight", "indexer_compressor_norm.weight"};
+    if (w->latent.indexer.n_head > 0) return;
     for (size_t i = 0; i < sizeof names / sizeof *names; i++) find_layer_tensor(l, il, names[i]);
 }
 
@@ -248,7 +249,7 @@ static void load_experts(loader *l, kin_ref_layer *w, int il) {
     w->experts_norm = find_layer_tensor(l, il, "pre_ffw_norm_2.weight");
     w->experts_out_norm = find_layer_tensor(l, il, "post_ffw_norm_2.weight");
     w->shared_out_norm = find_layer_tensor(l, il, "post_ffw_norm_1.weight");
-    skip_indexer(l, il);
+    skip_indexer(l, w, il);
 }
 
 static void load_delta(loader *l, const kin_ref_model *m, kin_ref_delta *d, int il) {
@@ -335,6 +336,18 @@ static void load_compressed(loader *l, const kin_ref_model *m, kin_ref_compresse
     c->window = m->window;
 }
 
+// The rest follows from the family's keys.
+static void load_indexer(loader *l, kin_ref_indexer *x, int il) {
+    if (!has_layer_tensor(l, il, "indexer.attn_k.weight")) return;
+    x->q = find_layer_tensor(l, il, "indexer.attn_q_b.weight");
+    x->k = find_layer_tensor(l, il, "indexer.attn_k.weight");
+    x->k_norm = find_layer_tensor(l, il, "indexer.k_norm.weight");
+    x->k_bias = find_layer_tensor(l, il, "indexer.k_norm.bias");
+    x->weights = find_layer_tensor(l, il, "indexer.proj.weight");
+    x->n_head = x->weights.n_rows;
+    x->dim = x->k.n_rows;
+}
+
 static void load_latent(loader *l, const kin_ref_model *m, kin_ref_latent *t, int il) {
     t->q_a = find_layer_tensor(l, il, "attn_q_a.weight");
     t->q_norm = find_layer_tensor(l, il, "attn_q_a_norm.weight");
@@ -345,6 +358,7 @@ static void load_latent(loader *l, const kin_ref_model *m, kin_ref_latent *t, in
     t->v_b = find_layer_tensor(l, il, "attn_v_b.weight");
     t->kv_b = find_layer_tensor(l, il, "attn_kv_b.weight");
     t->out = find_layer_tensor(l, il, "attn_output.weight");
+    load_indexer(l, &t->indexer, il);
     t->n_head = m->n_head;
     t->n_latent = t->kv_norm.n_cols;
     t->n_rot = m->rope.n_rot;

@@ -80,9 +80,15 @@ static void attend_all(kin_ref_session *s, const kin_ref_layer *w, const float *
     gate_heads(s, w);
 }
 
+// What is kept of the tokens for layer il // (n_ctx, n_kept).
+static float *kept_of(kin_ref_session *s, int il) {
+    return s->kept + (size_t)(il - s->layer_begin) * (size_t)s->n_ctx * s->n_kept;
+}
+
 // s->added = latent attention of s->normed. rows // (n_ctx, head_dim)
-static void latent_attention(kin_ref_session *s, const kin_ref_layer *w, int pos, float *rows) {
+static void latent_attention(kin_ref_session *s, int il, int pos, float *rows) {
     const kin_ref_model *m = s->model;
+    const kin_ref_layer *w = &m->layers[il];
     const double by = m->attn_scale != 0 ? (double)m->attn_scale : 1 / sqrt(w->latent.k_dim + w->latent.n_rot);
     const kin_ref_latent_token token = {
         .pos = pos,
@@ -90,6 +96,8 @@ static void latent_attention(kin_ref_session *s, const kin_ref_layer *w, int pos
         .cos_sin = s->cos_sin,
         .scale = by * temperature(m, pos),
         .eps = m->rms_eps,
+        .seen = s->seen,
+        .keys = {kept_of(s, il), s->n_kept, m->rounds_rows},
     };
     kin_ref_latent_step(&w->latent, &token, s->normed, rows, s->scratch, s->added);
 }
@@ -123,7 +131,7 @@ static void compressed_attention(kin_ref_session *s, int il, int pos, float *row
     const kin_ref_compressed_cache cache = {
         .rows = rows,
         .blocks = blocks,
-        .kept = s->kept + (size_t)(il - s->layer_begin) * (size_t)s->n_ctx * s->n_kept,
+        .kept = kept_of(s, il),
         .kept_apart = s->n_kept,
     };
     kin_ref_compressed_step(&w->compressed, &token, s->normed, &cache, s->scratch, s->added);
@@ -139,7 +147,7 @@ void kin_ref_attention(kin_ref_session *s, int il, int pos, float *x) {
     kin_ref_norm(s, &w->attn_norm, &w->attn_norm_bias, m->n_embd, x, s->normed);
     if (w->latent.n_head > 0 || w->compressed.n_head > 0) {
         if (w->latent.n_head > 0)
-            latent_attention(s, w, pos, k);
+            latent_attention(s, il, pos, k);
         else
             compressed_attention(s, il, pos, k, v);
         kin_ref_add_block(s, &w->attn_out_norm, x);

@@ -2,6 +2,8 @@
 
 #include <math.h>
 
+#include "testkit/ref/vector.h"
+
 // Checks the matrices of keys and values, which are two or one.
 static const char *check_both(const kin_ref_latent *l) {
     if (l->kv_b.data) return kin_ref_tensor_is(&l->kv_b, 1, l->n_head * (l->k_dim + l->v_dim), l->n_latent) ? NULL : "kv_b";
@@ -18,6 +20,8 @@ const char *kin_ref_latent_check(const kin_ref_latent *l, int n_embd) {
     if (!kin_ref_tensor_is(&l->kv_a, 1, l->n_latent + l->n_rot, n_embd)) return "kv_a";
     if (!kin_ref_tensor_is(&l->kv_norm, 1, 1, l->n_latent)) return "kv_norm";
     if (check_both(l)) return check_both(l);
+    if (l->indexer.n_head > 0 && !l->q_a.data) return "q_a";
+    if (kin_ref_indexer_check(&l->indexer, n_query, n_embd, l->n_rot)) return "indexer";
     return kin_ref_tensor_is(&l->out, 1, n_embd, l->n_head * l->v_dim) ? NULL : "out";
 }
 
@@ -32,7 +36,7 @@ static size_t low_floats(const kin_ref_latent *l) {
 
 size_t kin_ref_latent_scratch_floats(const kin_ref_latent *l, int n_ctx) {
     return (size_t)l->n_head * (size_t)(l->k_dim + l->n_rot + l->v_dim) + 2 * (size_t)l->n_latent + 2 * low_floats(l) +
-           (size_t)n_ctx;
+           (size_t)n_ctx + kin_ref_indexer_scratch_floats(&l->indexer, n_ctx);
 }
 
 static double dot(const float *a, const float *b, int n) {
@@ -57,6 +61,7 @@ static void make_row(const kin_ref_latent *l, const kin_ref_latent_token *token,
     kin_ref_matvec(&l->kv_a, x, row);
     norm(&l->kv_norm, token->eps, row, l->n_latent, scratch);
     rotate(token, row + l->n_latent);
+    if (token->keys.rounds) kin_ref_round(row, l->n_latent + l->n_rot);
 }
 
 // q // (n_head, k_dim + n_rot); low, scratch // (low_floats)
@@ -84,21 +89,23 @@ static void make_latent_query(const kin_ref_latent *l, int h, const float *own, 
     }
 }
 
-// mean = the mean of the latents of positions 0 to pos, weighted by the softmax of their scores.
+// mean = the mean of the latents of the positions 0 to pos that are seen, weighted by the softmax of their scores.
 static void attend(const kin_ref_latent *l, const kin_ref_latent_token *token, const float *latent_query,
                    const float *common_query, const float *rows, float *scores, float *mean) {
     const int pos = token->pos, width = l->n_latent + l->n_rot;
     double top = -INFINITY, sum = 0;
     for (int t = 0; t <= pos; t++) {
+        if (!token->seen[t]) continue;
         const float *row = rows + (size_t)t * (size_t)width;
         const double score = dot(latent_query, row, l->n_latent) + dot(common_query, row + l->n_latent, l->n_rot);
         scores[t] = (float)(score * token->scale);
         top = fmax(top, (double)scores[t]);
     }
-    for (int t = 0; t <= pos; t++) sum += exp((double)scores[t] - top);
+    for (int t = 0; t <= pos; t++) sum += token->seen[t] ? exp((double)scores[t] - top) : 0;
     for (int i = 0; i < l->n_latent; i++) {
         double all = 0;
-        for (int t = 0; t <= pos; t++) all += exp((double)scores[t] - top) * (double)rows[(size_t)t * (size_t)width + (size_t)i];
+        for (int t = 0; t <= pos; t++)
+            if (token->seen[t]) all += exp((double)scores[t] - top) * (double)rows[(size_t)t * (size_t)width + (size_t)i];
         mean[i] = (float)(all / sum);
     }
 }
@@ -110,6 +117,10 @@ void kin_ref_latent_step(const kin_ref_latent *l, const kin_ref_latent_token *to
           *low = mean + l->n_latent, *weight = low + low_floats(l), *scores = weight + low_floats(l);
     make_row(l, token, x, weight, rows + (size_t)token->pos * (size_t)(l->n_latent + l->n_rot));
     make_queries(l, token, x, low, weight, q);
+    for (int t = 0; t <= token->pos; t++) token->seen[t] = true;
+    if (l->indexer.n_head > 0)
+        kin_ref_indexer_choose(&l->indexer, token->rope, token->cos_sin, token->pos, low, x, &token->keys,
+                               scores + token->pos + 1, token->seen);
     for (int h = 0; h < l->n_head; h++) {
         const kin_ref_tensor v_b = l->kv_b.data ? kin_ref_tensor_rows(&l->kv_b, h * (l->k_dim + l->v_dim) + l->k_dim, l->v_dim)
                                                 : kin_ref_tensor_matrix(&l->v_b, h);

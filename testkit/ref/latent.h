@@ -2,9 +2,10 @@
 //
 // Of a token's latent c // (n_latent) and its common key p // (n_rot) a head's key is [K c, p] and its value V c, where K is the
 // transpose of its matrix k_b. Here K multiplies the query, and V the mean of the latents, which is the same. The common key and
-// that part of the queries may rotate. Thread: any.
+// that part of the queries may rotate. An indexer may choose which tokens are seen. Thread: any.
 #pragma once
 
+#include "testkit/ref/indexer.h"
 #include "testkit/ref/rope.h"
 #include "testkit/ref/tensor.h"
 
@@ -19,6 +20,7 @@ typedef struct kin_ref_latent {
     kin_ref_tensor v_b;                        // (n_head, v_dim, n_latent)
     kin_ref_tensor kv_b;                       // (n_head*(k_dim + v_dim), n_latent): K, then V of each head, instead of both
     kin_ref_tensor out;                        // (n_embd, n_head*v_dim)
+    kin_ref_indexer indexer;
 } kin_ref_latent;
 
 // Returns the name of a tensor that is missing or does not fit, or NULL.
@@ -29,10 +31,12 @@ size_t kin_ref_latent_scratch_floats(const kin_ref_latent *l, int n_ctx);
 
 typedef struct kin_ref_latent_token {
     int pos;
-    const kin_ref_rope *rope; // NULL: nothing rotates
-    const float *cos_sin;     // (n_rot / 2, 2), for pos
-    double scale;             // of the scores
-    float eps;                // of the norms
+    const kin_ref_rope *rope;  // NULL: nothing rotates
+    const float *cos_sin;      // (n_rot / 2, 2), for pos
+    double scale;              // of the scores
+    bool *seen;                // (n_ctx), scratch
+    kin_ref_indexer_keys keys; // of the indexer; whether it rounds holds for rows, too
+    float eps;                 // of the norms
 } kin_ref_latent_token;
 
 // Computes out // (n_embd) for the token's normed x // (n_embd), and row pos of `rows` // (n_ctx, n_latent + n_rot).

@@ -30,7 +30,8 @@
 //   muse-glimmer: gemma2's norms, gates of the heads' results, a norm of the embedding; windowed layers, and only these rotate
 //   laguna    windowed layers with another number of heads, gates of the heads' results, dense layers, experts as in hy_v3
 //   step35    laguna with one gate for each head, and limits of the experts
-//   deepseek2, deepseek32, glm-dsa, mistral4: latent attention that rotates, dense layers, experts in groups, shared experts
+//   deepseek2, deepseek32, glm-dsa, mistral4: latent attention that rotates, dense layers, experts in groups, shared experts;
+//             the second and the third have indexers
 //   lfm2, lfm2moe: short convolutions, or attention as in qwen3; dense layers, experts chosen by sigmoids
 //   qwen35, qwen35moe, qwen3next: gated delta nets, or attention with gates; experts, and a shared one with a gate
 //   mimo2     windowed layers with another number of heads and sinks, values narrower than keys, experts chosen by sigmoids
@@ -145,7 +146,7 @@ typedef struct kin_ref_layer {
 } kin_ref_layer;
 
 typedef struct kin_ref_model {
-    int n_ctx_max; // in longer contexts an indexer, which is not computed, chooses what attention sees; 0: any
+    int n_ctx_max; // in longer contexts an indexer that is not computed would choose what attention sees; 0: any
     int n_layer, n_embd, n_vocab;
     int n_head, n_head_kv, head_dim; // query head h reads key/value head h / (n_head / n_head_kv); the most of all layers
     int value_dim;                   // of a head's value; 0: head_dim

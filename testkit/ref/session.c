@@ -66,6 +66,7 @@ static bool allocate_streams(kin_ref_session *s) {
     for (int il = s->layer_begin; il < s->layer_end; il++) {
         const kin_ref_layer *w = &m->layers[il];
         s->n_kept = max_size(s->n_kept, kin_ref_compressed_kept_floats(&w->compressed));
+        s->n_kept = max_size(s->n_kept, (size_t)w->latent.indexer.dim);
         if (w->ngram.size > 0) s->n_kept = max_size(s->n_kept, kin_ref_width(m));
     }
     s->kept = floats(max_int(s->layer_end - s->layer_begin, 1), s->n_ctx, (int)s->n_kept);
@@ -74,7 +75,8 @@ static bool allocate_streams(kin_ref_session *s) {
     s->sinkhorn = floats(n * (2 + n), 1, n * m->n_embd + 2);
     s->shares_of_streams = floats(1, 1, n);
     s->tokens = calloc((size_t)s->n_ctx, sizeof *s->tokens);
-    return s->kept && s->single && s->streams && s->sinkhorn && s->shares_of_streams && s->tokens;
+    s->seen = calloc((size_t)s->n_ctx, sizeof *s->seen);
+    return s->seen && s->kept && s->single && s->streams && s->sinkhorn && s->shares_of_streams && s->tokens;
 }
 
 // Reads the rope factors, of which a model may have other ones for long contexts.
@@ -140,6 +142,7 @@ kin_ref_session *kin_ref_session_open(const kin_ref_model *model, int layer_begi
 
 void kin_ref_session_close(kin_ref_session *session) {
     if (!session) return;
+    free(session->seen);
     free(session->tokens);
     free(session->shares_of_streams);
     free(session->sinkhorn);

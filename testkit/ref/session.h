@@ -22,9 +22,10 @@ struct kin_ref_session {
     float *k, *v;        // (layers, n_ctx, n_head_kv*head_dim)
     float *inputs;       // (n_layer, n_input): what the layers are given of the token that was embedded last
     float *rope_factors; // (at least n_rot / 2), NULL if the model has none
-    float *kept;         // (layers, n_ctx, n_kept): products for compressed rows, or for the convolution of n-grams
+    float *kept;         // (layers, n_ctx, n_kept): products for compressed rows, or for the convolution of n-grams; index keys
     size_t n_kept;
     int token;     // that was embedded last
+    bool *seen;    // (n_ctx): the positions that an indexer chose
     int *tokens;   // (n_ctx): of all positions
     float *states; // (layers, n_state): of layers that have a state
     size_t n_state;

@@ -1,0 +1,56 @@
+#include "testkit/ref/indexer.h"
+
+#include <math.h>
+
+#include "testkit/ref/vector.h"
+
+const char *kin_ref_indexer_check(const kin_ref_indexer *x, int n_query, int n_embd, int n_rot) {
+    if (x->n_head == 0) return NULL;
+    if (x->n_head < 1 || x->n_chosen < 1 || x->dim < n_rot) return "indexer.n_chosen";
+    if (!kin_ref_tensor_is(&x->q, 1, x->n_head * x->dim, n_query)) return "indexer.q";
+    if (!kin_ref_tensor_is(&x->k, 1, x->dim, n_embd)) return "indexer.k";
+    if (!kin_ref_tensor_is(&x->k_norm, 1, 1, x->dim) || !kin_ref_tensor_is(&x->k_bias, 1, 1, x->dim)) return "indexer.k_norm";
+    return kin_ref_tensor_is(&x->weights, 1, x->n_head, n_embd) ? NULL : "indexer.weights";
+}
+
+size_t kin_ref_indexer_scratch_floats(const kin_ref_indexer *x, int n_ctx) {
+    return (size_t)x->n_head * (size_t)(x->dim + 1) + 2 * (size_t)x->dim + (size_t)n_ctx;
+}
+
+// key = (key - mean) / sqrt(mean of squares + eps) * weights + biases. weights // (2, dim)
+static void norm_key(const kin_ref_indexer *x, float *weights, float *key) {
+    double mean = 0;
+    kin_ref_tensor_row(&x->k_norm, 0, weights);
+    kin_ref_tensor_row(&x->k_bias, 0, weights + x->dim);
+    for (int i = 0; i < x->dim; i++) mean += (double)key[i] / x->dim;
+    for (int i = 0; i < x->dim; i++) key[i] = (float)((double)key[i] - mean);
+    kin_ref_unit(key, x->dim, (double)x->eps);
+    for (int i = 0; i < x->dim; i++) key[i] = key[i] * weights[i] + weights[x->dim + i];
+}
+
+static float score_of(const kin_ref_indexer *x, const float *q, const float *weights, const float *key) {
+    double sum = 0;
+    for (int h = 0; h < x->n_head; h++) sum += (double)weights[h] * fmax(0, kin_ref_dot(q + h * x->dim, key, x->dim));
+    return (float)sum;
+}
+
+void kin_ref_indexer_choose(const kin_ref_indexer *x, const kin_ref_rope *rope, const float *cos_sin, int pos, const float *low,
+                            const float *normed, const kin_ref_indexer_keys *keys, float *scratch, bool *seen) {
+    float *q = scratch, *weights = q + x->n_head * x->dim, *of_norm = weights + x->n_head, *scores = of_norm + 2 * x->dim;
+    float *key = keys->keys + (size_t)pos * keys->apart;
+    kin_ref_rope own = *rope;
+    own.kind = x->rope;
+    kin_ref_matvec(&x->k, normed, key);
+    norm_key(x, of_norm, key);
+    kin_ref_rope_apply(&own, cos_sin, key);
+    if (keys->rounds) kin_ref_round(key, x->dim);
+    kin_ref_matvec(&x->q, low, q);
+    for (int h = 0; h < x->n_head; h++) kin_ref_rope_apply(&own, cos_sin, q + h * x->dim);
+    kin_ref_matvec(&x->weights, normed, weights);
+    for (int t = 0; t <= pos; t++) scores[t] = score_of(x, q, weights, keys->keys + (size_t)t * keys->apart);
+    for (int t = 0; t <= pos; t++) {
+        int n_greater = 0;
+        for (int u = 0; u <= pos; u++) n_greater += scores[u] > scores[t] || (scores[u] == scores[t] && u < t);
+        seen[t] = n_greater < x->n_chosen;
+    }
+}

@@ -1,0 +1,34 @@
+// The indexer of latent attention for the reference engine: small heads that choose which tokens attention sees.
+//
+// A token has one key. A position's score for a token is the sum over the heads h of w_h max(0, q_h . k), and the n_chosen
+// positions of greatest scores are seen; of equal ones the first counts as greater. Thread: any.
+#pragma once
+
+#include "testkit/ref/rope.h"
+#include "testkit/ref/tensor.h"
+
+typedef struct kin_ref_indexer {
+    int n_head, dim, n_chosen;     // 0: all positions are seen
+    kin_ref_rope_kind rope;        // of queries and keys, whose first numbers rotate
+    float eps;                     // of the keys' norm, which subtracts the mean
+    kin_ref_tensor q;              // (n_head*dim, n_query), of the latent of attention's queries
+    kin_ref_tensor k;              // (dim, n_embd)
+    kin_ref_tensor k_norm, k_bias; // (dim), each
+    kin_ref_tensor weights;        // (n_head, n_embd)
+} kin_ref_indexer;
+
+// Returns the name of a tensor that is missing or does not fit, or NULL.
+const char *kin_ref_indexer_check(const kin_ref_indexer *x, int n_query, int n_embd, int n_rot);
+
+size_t kin_ref_indexer_scratch_floats(const kin_ref_indexer *x, int n_ctx);
+
+// What is kept of each token: its key.
+typedef struct kin_ref_indexer_keys {
+    float *keys; // (n_ctx, dim), rows `apart` floats apart
+    size_t apart;
+    bool rounds; // to float16
+} kin_ref_indexer_keys;
+
+// Writes the token's key, and sets seen // (pos + 1). cos_sin: of position pos; low // (n_query), x // (n_embd)
+void kin_ref_indexer_choose(const kin_ref_indexer *x, const kin_ref_rope *rope, const float *cos_sin, int pos, const float *low,
+                            const float *normed, const kin_ref_indexer_keys *keys, float *scratch, bool *seen);
