@@ -2,11 +2,12 @@
 """Plays the registries of models on this machine, for tests/test_pull.sh: Hugging Face, its content servers, Ollama's registry, and a plain
 web server. No test needs the Internet.
 
-    registry.py ROOT LOG
+    registry.py ROOT LOG [CERT KEY]
 
-Prints "PORT CDN_PORT" and serves until it is killed. ROOT/hf/OWNER/REPO/... are the files of repositories, ROOT/ollama/NAME/TAG is the
-model of a tag, ROOT/web/... are plain files. Every request is a line of LOG: "SERVER METHOD PATH RANGE AUTH STATUS BYTES", at its end,
-in the file that had this name when it began: answers that a client has left behind belong to no later log.
+Prints "PORT CDN_PORT" and serves until it is killed; with TLS if files with a certificate and its key are given. ROOT/hf/OWNER/REPO/... are
+the files of repositories, ROOT/ollama/NAME/TAG is the model of a tag, ROOT/web/... are plain files. Every request is a line of LOG:
+"SERVER METHOD PATH RANGE AUTH STATUS BYTES", at its end, in the file that had this name when it began: answers that a client has left behind
+belong to no later log.
 
 ROOT/trouble, read at each request, has lines "WORD VALUE" which make trouble:
 
@@ -20,9 +21,14 @@ ROOT/trouble, read at each request, has lines "WORD VALUE" which make trouble:
     login 1         a web page in place of lists of files                   bare 1     answers to ranges do not name the range
     endless 1       lists of files claim to have 10 TB         drip S      waits S seconds after each byte
 """
-import hashlib, http.server, json, os, sys, threading, time
+import hashlib, http.server, json, os, ssl, sys, threading, time
 
 root, log_path = sys.argv[1], sys.argv[2]
+tls = None
+if len(sys.argv) > 3:
+    tls = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    tls.load_cert_chain(sys.argv[3], sys.argv[4])
+scheme = "https" if tls else "http"
 lock = threading.Lock()
 counts = {}
 hashes = {}
@@ -136,7 +142,7 @@ class Handler(http.server.BaseHTTPRequestHandler):
         if owner != "pages":
             return self.answer(200, json.dumps(items).encode())
         page = int(self.path.partition("page=")[2] or 0)
-        more = {"Link": '<http://%s%s&page=%d>; rel="next"' % (self.headers["Host"], self.path.partition("&page")[0], page + 1)}
+        more = {"Link": '<%s://%s%s&page=%d>; rel="next"' % (scheme, self.headers["Host"], self.path.partition("&page")[0], page + 1)}
         self.answer(200, json.dumps(items[page : page + 1]).encode(), **(more if page + 1 < len(items) else {}))
 
     def redirect_hf(self, parts):
@@ -145,7 +151,7 @@ class Handler(http.server.BaseHTTPRequestHandler):
             return
         if not os.path.isfile(full):
             return self.refuse(404, "EntryNotFound")
-        self.answer(302, b"", Location="http://127.0.0.1:%d/hf/%s/%s/%s?signed=1" % (cdn.server_port, parts[0], parts[1], "/".join(parts[4:])),
+        self.answer(302, b"", Location="%s/hf/%s/%s/%s?signed=1" % (cdn.url(), parts[0], parts[1], "/".join(parts[4:])),
                     X_Linked_Size=str(os.path.getsize(full)), X_Linked_Etag='"%s"' % sha256(full))
 
     def send_ollama(self, parts):
@@ -160,7 +166,7 @@ class Handler(http.server.BaseHTTPRequestHandler):
             return self.answer(200, json.dumps(body).encode())
         for name in os.listdir(base):
             if "sha256:" + sha256(os.path.join(base, name)) == parts[-1]:
-                return self.answer(307, b"", Location="http://127.0.0.1:%d/%s" % (cdn.server_port, os.path.relpath(os.path.join(base, name), root)))
+                return self.answer(307, b"", Location="%s/%s" % (cdn.url(), os.path.relpath(os.path.join(base, name), root)))
         self.refuse(404)
 
     def send_file(self, full):
@@ -222,6 +228,15 @@ class Server(http.server.ThreadingHTTPServer):
 
     def handle_error(self, request, address):
         pass  # the client has gone
+
+    def url(self):
+        return "%s://127.0.0.1:%d" % (scheme, self.server_port)
+
+    def finish_request(self, request, address):
+        if not tls:
+            return super().finish_request(request, address)
+        with tls.wrap_socket(request, server_side=True) as secure:
+            super().finish_request(secure, address)
 
 
 def server(name):

@@ -11,14 +11,14 @@ command -v python3 >/dev/null || { echo 'skipped: no python3' && exit 77; }
 for name in HF_TOKEN HF_ENDPOINT http_proxy https_proxy HTTP_PROXY HTTPS_PROXY ALL_PROXY all_proxy; do unset $name; done
 export no_proxy=127.0.0.1
 
-root=$dir/root requests=$dir/requests registry=
+root=$dir/root requests=$dir/requests registry='' secure=''
 mkdir -p "$root/hf/some/tiny-GGUF" "$root/hf/some/split-GGUF/Q8_0" "$root/hf/gated/m" "$root/hf/private/m" "$root/hf/none/m" \
     "$root/hf/nohash/m" "$root/hf/pages/m" "$root/ollama/library/tiny" "$root/ollama/me/own" "$root/web/files"
 : >"$requests"
 echo nothing 1 >"$root/trouble"
 python3 "$(dirname "$0")/registry.py" "$root" "$requests" >"$dir/ports" &
 registry=$!
-trap '[ -z "$server" ] || kill -9 $server 2>/dev/null; kill $registry; rm -rf "$dir"' EXIT
+trap '[ -z "$server" ] || kill -9 $server 2>/dev/null; kill $registry $secure; rm -rf "$dir"' EXIT
 until_says "$dir/ports" '[0-9]'
 port=$(cut -d' ' -f1 "$dir/ports")
 HF_ENDPOINT=http://127.0.0.1:$port
@@ -147,6 +147,24 @@ says_not "$requests" '^cdn .*good'
 forget
 status 1 env HF_TOKEN=bad "$kin" pull hf:gated/m
 says "$err" 'is gated'
+
+claim='with TLS only a server is asked whose certificate an authority of the list has signed, and only by its name'
+if command -v openssl >/dev/null; then
+    openssl req -x509 -newkey rsa:2048 -nodes -days 2 -subj /CN=registry -addext 'subjectAltName=IP:127.0.0.1' -keyout "$dir/tls.key" \
+        -out "$dir/tls.crt" 2>/dev/null
+    python3 "$(dirname "$0")/registry.py" "$root" "$requests" "$dir/tls.crt" "$dir/tls.key" >"$dir/tls.ports" &
+    secure=$!
+    until_says "$dir/tls.ports" '[0-9]'
+    tls_port=$(cut -d' ' -f1 "$dir/tls.ports")
+    forget
+    status 1 "$kin" pull --mirror "https://127.0.0.1:$tls_port" hf:some/tiny-GGUF
+    says "$err" "127.0.0.1:$tls_port: .*certificate"
+    status 1 env SSL_CERT_FILE="$dir/tls.crt" "$kin" pull --mirror "https://localhost:$tls_port" hf:some/tiny-GGUF
+    says "$err" "localhost:$tls_port: .*certificate"
+    silent "$requests"
+    status 0 env SSL_CERT_FILE="$dir/tls.crt" "$kin" pull --mirror "https://127.0.0.1:$tls_port" hf:some/tiny-GGUF
+    says "$requests" '^cdn .* 206 '
+fi
 
 claim='--offline contacts no server'
 forget
