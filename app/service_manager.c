@@ -177,8 +177,10 @@ static const char *linger_launchd(const kin_service_unit *u) {
 // ----
 
 static const kin_service_manager managers[] = {
-    {init_systemd, write_systemd, start_systemd, stop_systemd, removed_systemd, show_systemd, log_systemd, linger_systemd},
-    {init_launchd, write_launchd, start_launchd, stop_launchd, removed_launchd, show_launchd, log_launchd, linger_launchd},
+    {"systemd", "systemctl", init_systemd, write_systemd, start_systemd, stop_systemd, removed_systemd, show_systemd, log_systemd,
+     linger_systemd},
+    {"launchd", "launchctl", init_launchd, write_launchd, start_launchd, stop_launchd, removed_launchd, show_launchd, log_launchd,
+     linger_launchd},
 };
 
 const kin_service_manager *kin_service_manager_find(const char *name) {
@@ -187,4 +189,19 @@ const kin_service_manager *kin_service_manager_find(const char *name) {
 #else
     return &managers[name && strcmp(name, "launchd") == 0];
 #endif
+}
+
+int kin_service_manager_check(const kin_service_manager *m, kin_err *err) {
+    const char *folder = getenv("PATH");
+    char path[PATH_MAX];
+    while (folder && *folder) {
+        int n = (int)strcspn(folder, ":");
+        int len = snprintf(path, sizeof path, "%.*s/%s", n, folder, m->command);
+        if (len > 0 && (size_t)len < sizeof path && access(path, X_OK) == 0) return 0;
+        folder += n + (folder[n] == ':');
+    }
+    return kin_err_set(err,
+                       "kin service needs %s, and there is no %s here: let this system's own init start kin "
+                       "(docs/USING.md has a script for OpenRC)",
+                       m->name, m->command);
 }

@@ -19,6 +19,7 @@ typedef struct kin_service_unit {
 } kin_service_unit;
 
 typedef struct kin_service_manager {
+    const char *name, *command; // "systemd", "systemctl"
     // Fills name and path from the other two.
     int (*init)(kin_service_unit *unit, kin_err *err);
     // Writes the text of the file. program: its path; words [n]: the command and its options.
@@ -38,3 +39,6 @@ typedef struct kin_service_manager {
 
 // name: "systemd" or "launchd"; NULL: this system's.
 const kin_service_manager *kin_service_manager_find(const char *name);
+
+// Fails if its command is not in PATH: then this system has another manager.
+int kin_service_manager_check(const kin_service_manager *manager, kin_err *err);

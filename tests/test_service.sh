@@ -165,6 +165,13 @@ says "$dir/calls" '^--user disable --now kin-join.service'
 status 1 "$kin" service status
 says "$err" 'no service of kin is installed'
 
+claim='where another program starts the services, nothing is written'
+status 1 env PATH=/nowhere:/neither "$kin" service install join
+says "$err" "kin service needs systemd, and there is no systemctl here: let this system's own init"
+[ ! -e "$unit" ] || fail 'a unit was written'
+status 0 env PATH=/nowhere "$kin" service install --dry-run join
+says "$out" '^ExecStart='
+
 claim='mistakes are named'
 touch "$dir/broken"
 status 1 "$kin" service install join

@@ -120,7 +120,7 @@ static int install(const service_options *o, int argc, char **argv, kin_err *err
     kin_text_buffer text = {0};
     if (argc == 0)
         return kin_err_set(err, "which command? For example: kin service install serve MODEL, or kin service install join");
-    if (check_words(o, argc, argv, err) != 0) return KIN_FAIL;
+    if (check_words(o, argc, argv, err) != 0 || (!o->dry_run && kin_service_manager_check(m, err) != 0)) return KIN_FAIL;
     unit = (kin_service_unit){.command = argv[0], .is_system = o->system};
     int rc = m->init(&unit, err);
     if (rc == 0) rc = write_unit(m, &unit, argc, argv, &text, err);
