@@ -37,7 +37,7 @@ layers=$(sed -n 's/^\(attic\|kitchen\|cellar\|desk\)  *\([0-7]-[0-7]\) .*/\2/p' 
 cp "$out" "$dir/story"
 
 claim='it ends with three commands to try'
-for words in 'run -m model.gguf' 'run --cluster -m' 'plan --what-if'; do says "$err" "^ *$demo $words"; done
+for words in 'chat qwen3-4b' 'run -m model.gguf' 'chat --cluster -m'; do says "$err" "^ *$demo $words"; done
 [ -d /proc/self ] && nothing_is_left
 
 claim='it tells the same story without a home, with one that cannot be written, and whatever is set in the environment'

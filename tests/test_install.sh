@@ -21,13 +21,14 @@ sums
 
 claim='the program of this system is installed, and removed'
 status 0 sh "$release/install.sh" --prefix "$prefix"
-says "$out" "^installed $prefix/bin/kin (kin 9.9). Try: kin chat"
+says "$out" "^installed $prefix/bin/kin (kin 9.9). Try: $prefix/bin/kin chat"
 says "$out" "$prefix/bin is not in PATH"
 same "$release/kin-$system" "$prefix/bin/kin"
 same "$release/share/kin.1" "$prefix/share/man/man1/kin.1"
 [ -x "$prefix/bin/kin" ] || fail 'it cannot be run'
 [ ! -e "$prefix/share/zsh" ] || fail 'something that is not in the folder was installed'
 status 0 env PATH="$prefix/bin:$PATH" sh "$release/install.sh" --prefix "$prefix"
+says "$out" '. Try: kin chat'
 says_not "$out" 'not in PATH'
 status 0 sh "$release/install.sh" --prefix "$prefix" --remove
 [ ! -e "$prefix/bin/kin" ] && [ ! -e "$prefix/share/man/man1/kin.1" ] || fail 'something is left'

@@ -78,8 +78,10 @@ mv -f "$program.new" "$program" || cannot_write "$program"
 put share/kin.1 "$man" 644
 put share/kin "$bash" 644
 put share/_kin "$zsh" 644
-echo "installed $program ($version). Try: kin chat qwen3-4b"
 case :${PATH:-}: in
-*:"$prefix/bin":*) ;;
-*) echo "$prefix/bin is not in PATH. For example: echo 'export PATH=\"$prefix/bin:\$PATH\"' >>~/.profile" ;;
+*:"$prefix/bin":*) echo "installed $program ($version). Try: kin chat qwen3-4b" ;;
+*)
+    echo "installed $program ($version). Try: $program chat qwen3-4b"
+    echo "$prefix/bin is not in PATH. For example: echo 'export PATH=\"$prefix/bin:\$PATH\"' >>~/.profile, and log in again"
+    ;;
 esac

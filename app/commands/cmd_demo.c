@@ -83,9 +83,9 @@ static void print_next_steps(int n_machines) {
     fprintf(stderr,
             "\nThat was one model on %d devices, each a process of this machine. A model this small is faster on one machine;\n"
             "a model larger than the memory of one machine is faster on several. Next:\n\n"
+            "  %s chat qwen3-4b\n      a larger model, which is fetched the first time ('kin pull --names' lists more)\n"
             "  %s run -m model.gguf -p \"The sea is\"\n      your own model, a GGUF file\n"
-            "  %s run --cluster -m model.gguf -p \"The sea is\"\n      with a second machine that runs 'kin join'\n"
-            "  %s plan --what-if assets/facts/home.json\n      predict the speed of a cluster that a file describes\n",
+            "  %s chat --cluster -m model.gguf\n      with a second machine that runs 'kin join'\n",
             n_machines, kin_app_name, kin_app_name, kin_app_name);
 }
 
