@@ -125,7 +125,7 @@ static bool output_on_gpu(const kin_shard *s) {
 static kin_weights_options weights_options(const kin_shard *s) {
     return (kin_weights_options){
         .windows = s->o.windows,
-        .slices = kin_share_slices(&s->o.share, &s->model->hp),
+        .slices = kin_share_slices(&s->o.share, s->model),
         .n_ctx = s->o.n_ctx,
         .output = s->o.output,
         .output_on_gpu = output_on_gpu(s),
@@ -151,7 +151,8 @@ static void fill_layers(kin_shard *s) {
     for (int i = 0; i < s->o.windows.n; i++) {
         for (int il = s->o.windows.at[i].layer_begin; il < s->o.windows.at[i].layer_end; il++) {
             memcpy(s->layers[il].w, kin_weights_layer(s->weights, il), sizeof s->layers[il].w);
-            if (s->o.share.rank > 0) s->layers[il].w[KIN_W_ATTN_OUT_BIAS] = NULL; // only rank 0 adds it to the sum
+            if (s->o.share.rank > 0) // only rank 0 adds these to the sum
+                s->layers[il].w[KIN_W_ATTN_OUT_BIAS] = s->layers[il].w[KIN_W_FFN_DOWN_EXPS_BIAS] = NULL;
             const int of = kin_kv_home(&s->hp, &s->o.windows.at[i], il);
             s->layers[il].k = kin_kv_k(s->kv, of);
             s->layers[il].v = kin_kv_v(s->kv, of);
@@ -331,7 +332,7 @@ static kin_shard *new_shard(const kin_model *model, const kin_devices *devices, 
     kin_shard *s = calloc(1, sizeof *s);
     if (!s) return NULL;
     s->model = model;
-    s->hp = kin_share_hparams(&o->share, &model->hp);
+    s->hp = kin_share_hparams(&o->share, model);
     s->sums.sum = o->sum;
     s->devices = *devices;
     s->o = *o;

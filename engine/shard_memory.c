@@ -29,7 +29,7 @@ static uint64_t indexer_bytes(const kin_hparams *hp, const kin_shard_options *o)
 
 // Estimates ggml's compute buffer and work memory for the largest batch of a prompt.
 static uint64_t compute_estimate(const kin_model *model, const kin_shard_options *o, bool has_masks) {
-    kin_hparams own = kin_share_hparams(&o->share, &model->hp);
+    kin_hparams own = kin_share_hparams(&o->share, model);
     const kin_hparams *hp = &own;
     uint64_t experts = (uint64_t)hp->n_ff_exp * (uint64_t)hp->n_expert_used, dense = (uint64_t)hp->n_ff;
     const kin_delta_net *d = &hp->delta;
@@ -74,7 +74,7 @@ uint64_t kin_shard_cpu_kv_bytes(const kin_model *model, const kin_shard_options 
         kv.windows.at[i].layer_end -= kv.windows.at[i].n_gpu_layers;
         kv.windows.at[i].n_gpu_layers = 0;
     }
-    kin_hparams hp = kin_share_hparams(&o->share, &model->hp);
+    kin_hparams hp = kin_share_hparams(&o->share, model);
     return kin_kv_bytes(&hp, &kv);
 }
 

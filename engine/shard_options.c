@@ -16,7 +16,7 @@ kin_shard_options kin_shard_options_defaults(const kin_model *model) {
 }
 
 int kin_shard_check_kernels(const kin_model *model, const kin_shard_options *o, kin_err *why) {
-    kin_hparams hp = kin_share_hparams(&o->share, &model->hp);
+    kin_hparams hp = kin_share_hparams(&o->share, model);
     if (o->ggml_kernels || !o->flash) return kin_err_set(why, "they are disabled");
     return kin_ops_check(&hp, o->kv_type, why);
 }

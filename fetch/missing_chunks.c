@@ -83,7 +83,7 @@ static int scan_windows(kin_missing_chunks *s, kin_store *store, const kin_windo
     kin_ranges_wanted wanted = {.header = true};
     int rc = kin_ranges_private(model.gguf, kin_store_manifest(store), s->is_private, err);
     if (rc == 0) rc = scan_window(s, store, model.gguf, &wanted, seen, err);
-    wanted = (kin_ranges_wanted){.slices = kin_share_slices(share, &model.hp)}; // kin_ranges_list checks it
+    wanted = (kin_ranges_wanted){.slices = kin_share_slices(share, &model)}; // kin_ranges_list checks it
     for (int i = 0; i < windows->n && rc == 0; i++) {
         wanted.layer_begin = windows->at[i].layer_begin;
         wanted.layer_end = windows->at[i].layer_end;

@@ -31,20 +31,18 @@ static struct ggml_tensor *linear(kin_graph *g, struct ggml_tensor *weight, stru
     return bias ? ggml_add(g->ctx, y, bias) : y;
 }
 
-// The same plus a residual [n_out, n], if there is one. Ends a block: the devices of a group add up their parts here.
+// The same plus a residual [n_out, n], if there is one.
 static struct ggml_tensor *linear_onto(kin_graph *g, struct ggml_tensor *weight, struct ggml_tensor *bias, struct ggml_tensor *x,
                                        struct ggml_tensor *residual) {
-    if (g->sums) return kin_op_sum(g, linear(g, weight, bias, x), residual);
     if (g->kernels) return kin_op_linear(g, x, &weight, bias ? &bias : NULL, 1, residual);
     struct ggml_tensor *y = linear(g, weight, bias, x);
     return residual ? ggml_add(g->ctx, y, residual) : y;
 }
 
-// Ends a block: residual + residual_scale * norm(weight h + bias), with the norm if the layer has one. Without a residual, in a
-// model with several streams, there is no scale either. [n_embd, n]
+// residual + residual_scale * norm(y), with the norm if the layer has one. Without a residual, in a model with several streams,
+// there is no scale either. [n_embd, n]
 static struct ggml_tensor *add_onto(kin_graph *g, struct ggml_tensor *y, struct ggml_tensor *norm, struct ggml_tensor *residual) {
     const float scale = g->hp->residual_scale;
-    kin_assert(!g->sums); // ensured by kin_share_pieces_of
     if (norm) y = norm_with(g, g->hp->out_norm_eps != 0 ? g->hp->out_norm_eps : g->hp->rms_eps, y, norm, NULL);
     if (!residual) return y;
     if (g->kernels) return kin_op_add(g, y, scale, residual);
@@ -55,8 +53,17 @@ static bool adds_as_is(const kin_graph *g, const struct ggml_tensor *norm) {
     return !norm && g->hp->residual_scale == 1;
 }
 
+// Ends a block of a group whose devices have parts y of its result: they add these up, and each then does the same. [n_embd, n]
+static struct ggml_tensor *add_parts_onto(kin_graph *g, struct ggml_tensor *y, struct ggml_tensor *norm,
+                                          struct ggml_tensor *residual) {
+    if (adds_as_is(g, norm)) return kin_op_sum(g, y, residual);
+    return add_onto(g, kin_op_sum(g, y, NULL), norm, residual);
+}
+
+// Ends a block: residual + residual_scale * norm(weight h + bias). [n_embd, n]
 static struct ggml_tensor *end_block(kin_graph *g, struct ggml_tensor *weight, struct ggml_tensor *bias, struct ggml_tensor *norm,
                                      struct ggml_tensor *h, struct ggml_tensor *residual) {
+    if (g->sums) return add_parts_onto(g, linear(g, weight, bias, h), norm, residual);
     if (adds_as_is(g, norm)) return linear_onto(g, weight, bias, h, residual);
     return add_onto(g, linear(g, weight, bias, h), norm, residual);
 }
@@ -729,7 +736,7 @@ static struct ggml_tensor *sum_experts(kin_graph *g, int il, struct ggml_tensor 
 static struct ggml_tensor *sum_latent_experts(kin_graph *g, int il, struct ggml_tensor *sum, moe_input in,
                                               struct ggml_tensor *x) {
     struct ggml_tensor *const *w = g->layers[il].w;
-    kin_assert(!g->sums);                                               // only models with states have them
+    kin_assert(!g->sums);                                               // ensured by kin_share_check
     in.experts = linear(g, w[KIN_W_FFN_LATENT_DOWN], NULL, in.experts); // [n_expert_latent, n]
     return linear_onto(g, w[KIN_W_FFN_LATENT_UP], NULL, sum_experts(g, il, NULL, in, x), sum);
 }
@@ -742,7 +749,7 @@ static struct ggml_tensor *ffn_experts(kin_graph *g, int il, struct ggml_tensor 
     struct ggml_tensor *sum = as_is && !g->sums ? residual : NULL;
     sum = w[KIN_W_FFN_LATENT_DOWN] ? sum_latent_experts(g, il, sum, in, x) : sum_experts(g, il, sum, in, x);
     if (w[KIN_W_FFN_SHARED_DOWN]) sum = add_shared(g, il, sum, in.shared);
-    if (g->sums) return kin_op_sum(g, sum, residual);
+    if (g->sums) return end_layer(g, il, add_parts_onto(g, sum, w[KIN_W_FFN_OUT_NORM], residual));
     if (w[KIN_W_FFN_DENSE_OUT_NORM]) sum = add_dense(g, il, sum, x);
     return end_layer(g, il, as_is ? sum : add_onto(g, sum, w[KIN_W_FFN_OUT_NORM], residual));
 }

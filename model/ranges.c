@@ -55,20 +55,26 @@ static int compare_ranges(const void *left, const void *right) {
     return (s->offset > t->offset) - (s->offset < t->offset);
 }
 
-// "blk.17.attn_q.weight" -> KIN_W_ATTN_Q; -1: no weight has such a name
-static int weight_of(kin_str name) {
-    char text[80] = "";
-    memcpy(text, name.at, name.len < sizeof text - 1 ? name.len : sizeof text - 1);
+// Returns the name of a layer's tensor after "blk.17."
+static const char *name_in_layer(kin_str name, char *text, size_t n) {
+    memset(text, 0, n);
+    memcpy(text, name.at, name.len < n - 1 ? name.len : n - 1);
     const char *dot = strchr(text + strlen("blk."), '.');
-    return dot ? kin_weight_find(dot + 1) : -1;
+    return dot ? dot + 1 : "";
+}
+
+// Families use some names for different weights, of which a model has one: slices are those of the one that is sliced.
+static kin_slice slice_of(const kin_slices *slices, const char *name) {
+    for (int id = 0; id < KIN_W_COUNT; id++)
+        if (slices->of[id].dim != KIN_SLICE_FULL && strcmp(kin_weight_name(id), name) == 0) return slices->of[id];
+    return (kin_slice){0};
 }
 
 // True if kin never reads a layer's tensor: no weight has its name, or the family ignores it.
-static bool is_never_read(const kin_arch *arch, kin_str name) {
-    const int weight = weight_of(name);
-    if (weight < 0) return true;
+static bool is_never_read(const kin_arch *arch, const char *name) {
+    if (kin_weight_find(name) < 0) return true;
     for (const char *const *at = arch && arch->ignores_always ? arch->ignored : NULL; at && *at; at++)
-        if (strcmp(kin_weight_name((kin_weight)weight), *at) == 0) return true;
+        if (strcmp(name, *at) == 0) return true;
     return false;
 }
 
@@ -82,9 +88,12 @@ static size_t pick(const kin_gguf *gguf, const kin_ranges_wanted *w, placed *out
         const kin_gguf_tensor *t = kin_gguf_tensor_at(gguf, i);
         int il = layer_of(t->name);
         placed p = {.part = part_of(t, tied, w->output), .il = il, .tensor = t};
-        const int weight = p.part == PART_LAYER ? weight_of(t->name) : -1;
-        if (p.part == PART_LAYER && is_never_read(arch, t->name)) continue;
-        if (weight >= 0) p.slice = w->slices.of[weight];
+        if (p.part == PART_LAYER) {
+            char text[80];
+            const char *name = name_in_layer(t->name, text, sizeof text);
+            if (is_never_read(arch, name)) continue;
+            p.slice = slice_of(&w->slices, name);
+        }
         // A tied output and the embedding are the same tensor: it is fetched when the embedding is needed.
         if (p.part == PART_OUTPUT && w->embedding && kin_str_eq(t->name, "token_embd.weight")) p.part = PART_EMBEDDING;
         if (is_wanted(&p, w)) out[n++] = p;

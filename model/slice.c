@@ -13,8 +13,10 @@ static bool is_vector(const kin_gguf_tensor *t) {
 // Returns the size of the dimension, or 0 if it cannot be split; a slice's ends are multiples of *step.
 static int64_t split_size(const kin_gguf_tensor *t, kin_slice_dim dim, int64_t *step) {
     int64_t block = ggml_blck_size((enum ggml_type)t->type);
-    *step = dim == KIN_SLICE_ROWS ? KIN_PANEL_ROWS : block < COLUMNS_STEP ? COLUMNS_STEP : block;
-    if (dim == KIN_SLICE_FULL || (is_vector(t) && (dim == KIN_SLICE_COLUMNS || block != 1))) return 0;
+    *step = dim != KIN_SLICE_COLUMNS ? KIN_PANEL_ROWS : block < COLUMNS_STEP ? COLUMNS_STEP : block;
+    if (dim == KIN_SLICE_FULL || (is_vector(t) && (dim != KIN_SLICE_ROWS || block != 1))) return 0;
+    if (is_vector(t)) *step = 1;
+    if (dim == KIN_SLICE_HALVES) return t->ne[1] % (2 * *step) == 0 ? t->ne[1] / 2 : 0;
     int64_t size = dim == KIN_SLICE_COLUMNS || is_vector(t) ? t->ne[0] : t->ne[1];
     return size % *step == 0 ? size : 0;
 }
@@ -41,7 +43,7 @@ int kin_slice_check(const kin_slice *s, const kin_gguf_tensor *t, kin_err *err) 
     if (s->begin >= 0 && s->begin < s->end && s->end <= size && s->begin % step == 0 && s->end % step == 0) return 0;
     return kin_err_set(err, "cannot slice the tensor '%.*s' (%s, %lld x %lld) at %s %lld to %lld", (int)t->name.len, t->name.at,
                        kin_gguf_type_name(t->type), (long long)t->ne[0], (long long)t->ne[1],
-                       s->dim == KIN_SLICE_ROWS ? "rows" : "columns", (long long)s->begin, (long long)s->end);
+                       s->dim == KIN_SLICE_COLUMNS ? "columns" : "rows", (long long)s->begin, (long long)s->end);
 }
 
 kin_slice_view kin_slice_view_of(const kin_slice *s, const kin_gguf_tensor *t) {
@@ -58,6 +60,12 @@ kin_slice_view kin_slice_view_of(const kin_slice *s, const kin_gguf_tensor *t) {
     v.stride = by_elements ? row : row * (uint64_t)t->ne[1];
     v.n_runs = (uint64_t)(by_elements ? t->ne[1] * t->ne[2] : t->ne[2]);
     v.bytes = v.run * v.n_runs;
+    if (s->dim == KIN_SLICE_HALVES) {
+        v.ne[1] *= 2;
+        v.stride /= 2;
+        v.n_runs *= 2;
+        v.bytes *= 2;
+    }
     if (v.run == v.stride) { // the whole dimension
         v.run = v.bytes;
         v.n_runs = 1;

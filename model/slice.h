@@ -1,8 +1,8 @@
 // A slice of a weight: some of its rows (outputs) or columns (inputs), for a device of a tensor-parallel group.
 //
 // A slice names the elements; a kin_slice_view says where their bytes are in the tensor. Rows of a matrix are one run of bytes
-// (for experts' matrices: one per expert), columns are one run per row. Slices of quantized weights end at block boundaries of
-// the type, and rows also at panel boundaries, so that a slice is packed exactly like that part of the whole.
+// (for experts' matrices: one per expert; two of halves), columns are one run per row. Slices of quantized weights end at block
+// boundaries of the type, and rows also at panel boundaries, so that a slice is packed exactly like that part of the whole.
 //
 // Plain data and pure functions. Thread: any.
 #pragma once
@@ -17,6 +17,7 @@ typedef enum kin_slice_dim {
     KIN_SLICE_FULL,    // begin and end are unused
     KIN_SLICE_ROWS,    // ne[1], of every expert's matrix; for a vector its elements (a bias has one per row)
     KIN_SLICE_COLUMNS, // ne[0]
+    KIN_SLICE_HALVES,  // of a matrix that is two, one after the other: the same rows of both
 } kin_slice_dim;
 
 typedef struct kin_slice {

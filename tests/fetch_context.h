@@ -504,7 +504,7 @@ static inline bool *needed_by(const node *n) {
     if (kin_model_open(&model, w->path[0], &err) != 0) fail_msg("%s", err.text);
     kin_ranges_wanted wanted = {.header = true};
     mark_needed(w, model.gguf, &wanted, needed);
-    wanted = (kin_ranges_wanted){.slices = kin_share_slices(&n->share, &model.hp)};
+    wanted = (kin_ranges_wanted){.slices = kin_share_slices(&n->share, &model)};
     for (int i = 0; i < n->windows.n; i++) {
         wanted.layer_begin = n->windows.at[i].layer_begin;
         wanted.layer_end = n->windows.at[i].layer_end;
@@ -560,7 +560,7 @@ static inline void expect_layers(const node *n) {
     kin_err err;
     if (kin_model_open(&whole, n->w->path[0], &err) != 0) fail_msg("%s", err.text);
     if (kin_model_open(&ours, kin_store_path(kin_chunk_store_store(n->chunks), 0), &err) != 0) fail_msg("%s", err.text);
-    kin_slices slices = kin_share_slices(&n->share, &whole.hp);
+    kin_slices slices = kin_share_slices(&n->share, &whole);
     for (int i = 0; i < n->windows.n; i++) {
         for (int il = n->windows.at[i].layer_begin; il < n->windows.at[i].layer_end; il++) {
             for (int k = 0; k < KIN_W_COUNT; k++) {

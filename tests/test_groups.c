@@ -21,7 +21,8 @@
 #include "testkit/thread_ring.h"
 #include "tests/place.h"
 
-#define GOLDEN_DIR KIN_SOURCE_DIR "/../shared/golden"
+static const char *const golden_dirs[] = {KIN_SOURCE_DIR "/../shared/golden", KIN_SOURCE_DIR "/../shared/golden-families",
+                                          KIN_SOURCE_DIR "/tests/golden"};
 
 enum { N_VOCAB = 300, N_LAYER = 2, N_IDS = 40, N_MADE = 6, N_ROWS = N_IDS + N_MADE, N_CTX = 128, CHUNK = 16 };
 
@@ -29,7 +30,8 @@ static char path[64] = "/tmp/kin-test-groups-XXXXXX";
 
 typedef struct family {
     const char *arch, *mix;
-    double bound; // bound on the distance from one machine's logits
+    double bound;     // bound on the distance from one machine's logits
+    const char *keys; // the text of its metadata (kin_model_spec); NULL: see make()
 } family;
 
 // Another order of summation changes the last bits of a float (2e-7 of a row). If that makes one activation round differently,
@@ -37,22 +39,26 @@ typedef struct family {
 #define EXACT 1e-4 // 3.2e-5 measured: a key or value rounds differently to F16
 #define QUANTIZED 3e-2
 
-static const family biased = {"llama", "f32", EXACT};     // the attention's output has a bias
-static const family of_keys = {"stablelm", "f32", EXACT}; // norms have biases
+#define HEADS "attention.head_count 16\nattention.head_count_kv 4\nattention.key_length 32\nattention.value_length 32\n"
+#define EXPERTS "expert_count 4\nexpert_used_count 2\nexpert_feed_forward_length 192\n"
+
+static const family biased = {"llama", "f32", EXACT, NULL}; // the attention's output has a bias
+static const family normed = {"stablelm", "f32", EXACT,     // norms have biases
+                              "architecture stablelm\ncontext_length 512\nembedding_length 128\nblock_count 2\n"
+                              "feed_forward_length 256\nattention.head_count 8\nattention.head_count_kv 4\n"
+                              "attention.layer_norm_epsilon 0.00001\nrope.dimension_count 8\n"
+                              "present blk.0.ffn_norm.weight\npresent blk.1.ffn_norm.weight\n"};
 
 // Heads of 64, four of them for each KV head: 256 columns of the attention's output, which is one block of the K types.
 static const family *made; // the family that the file holds
 
-// Writes the text of a model whose norms have biases, of N_LAYER layers, and returns the file's name.
-static const char *write_keys(void) {
+// Writes the text of a family's metadata into a file and returns its name.
+static const char *write_keys(const char *keys) {
     static char name[80];
     snprintf(name, sizeof name, "%s.txt", path);
     FILE *f = fopen(name, "w");
     assert_non_null(f);
-    fputs("architecture stablelm\ncontext_length 512\nembedding_length 128\nblock_count 2\nfeed_forward_length 256\n"
-          "attention.head_count 8\nattention.head_count_kv 4\nattention.layer_norm_epsilon 0.00001\nrope.dimension_count 8\n"
-          "present blk.0.ffn_norm.weight\npresent blk.1.ffn_norm.weight\n",
-          f);
+    fputs(keys, f);
     assert_int_equal(fclose(f), 0);
     return name;
 }
@@ -78,7 +84,7 @@ static void make(const family *f) {
         s.n_expert_used = 2;
         s.n_ff_exp = 512;
     }
-    if (f == &of_keys) s.keys = write_keys();
+    if (f->keys) s.keys = write_keys(f->keys);
     if (kin_model_gen(&s, path, &err) != 0) fail_msg("%s", err.text);
     if (s.keys) unlink(s.keys);
 }
@@ -196,11 +202,12 @@ static void expect_near(const kin_thread_ring_options *o, int first, int n, cons
 }
 #define expect_near(...) FROM_TEST(expect_near(__VA_ARGS__))
 
-static const family plain = {"llama", "f32", EXACT}, mixed = {"llama", "q4_k_m", QUANTIZED};
+static const family plain = {"llama", "f32", EXACT, NULL}, mixed = {"llama", "q4_k_m", QUANTIZED, NULL};
 
 static const family families[] = {
-    {"qwen3", "f32", EXACT},      {"qwen3moe", "f32", EXACT},   {"llama", "f16", EXACT},      {"llama", "q6_k", QUANTIZED},
-    {"qwen2", "q5_k", QUANTIZED}, {"qwen3", "q8_0", QUANTIZED}, {"llama", "q4_0", QUANTIZED}, {"qwen3moe", "q4_k", QUANTIZED},
+    {"qwen3", "f32", EXACT, NULL},      {"qwen3moe", "f32", EXACT, NULL},      {"llama", "f16", EXACT, NULL},
+    {"llama", "q6_k", QUANTIZED, NULL}, {"qwen2", "q5_k", QUANTIZED, NULL},    {"qwen3", "q8_0", QUANTIZED, NULL},
+    {"llama", "q4_0", QUANTIZED, NULL}, {"qwen3moe", "q4_k", QUANTIZED, NULL},
 };
 enum { N_FAMILIES = sizeof families / sizeof *families };
 
@@ -216,6 +223,55 @@ static void two_three_and_four_devices_are_near_to_one_machine_with_equal_bits_e
         int n = strcmp(f->arch, "qwen3moe") == 0 ? 2 : 2 + i % 3;
         o = all_of(n, NULL);
         expect_near(&o, 0, n, want, f->bound, n_excepted);
+    }
+}
+
+#define GLM4MOE                                                                                                                  \
+    "architecture glm4moe\ncontext_length 512\nembedding_length 256\nblock_count 2\nfeed_forward_length 448\n" HEADS             \
+    "rope.dimension_count 16\nleading_dense_block_count 1\n" EXPERTS "expert_shared_count 1\nexpert_gating_func 2\n"             \
+    "optional attn_q.bias attn_k.bias attn_v.bias attn_q_norm.weight attn_k_norm.weight exp_probs_b.bias\n"
+#define QWEN2MOE                                                                                                                 \
+    "architecture qwen2moe\ncontext_length 512\nembedding_length 256\nblock_count 2\nfeed_forward_length 576\n" HEADS            \
+    "rope.dimension_count 32\n" EXPERTS "expert_shared_feed_forward_length 576\n"
+#define HY_V3                                                                                                                    \
+    "architecture hy_v3\ncontext_length 512\nembedding_length 256\nblock_count 2\nfeed_forward_length 320\n" HEADS               \
+    "rope.dimension_count 32\n" EXPERTS "expert_shared_feed_forward_length 192\nexpert_weights_norm true\n"                      \
+    "expert_weights_scale 2.5\nexpert_gating_func 2\npresent blk.1.ffn_gate_inp.weight\n"                                        \
+    "optional attn_q.weight attn_k.weight attn_v.weight exp_probs_b ffn_gate_up_exps.weight\n"
+#define GPT_OSS                                                                                                                  \
+    "architecture gpt-oss\ncontext_length 512\nembedding_length 256\nblock_count 2\nfeed_forward_length 192\n" HEADS EXPERTS     \
+    "attention.sliding_window 16\nrope.freq_base 150000.0\n"
+#define GLM4                                                                                                                     \
+    "architecture glm4\ncontext_length 512\nembedding_length 256\nblock_count 2\nfeed_forward_length 384\n" HEADS                \
+    "rope.dimension_count 16\noptional attn_q.bias attn_k.bias attn_v.bias\n"
+#define GRANITEMOE                                                                                                               \
+    "architecture granitemoe\ncontext_length 512\nembedding_length 256\nblock_count 2\nfeed_forward_length 192\n" HEADS          \
+    "rope.dimension_count 32\n" EXPERTS "expert_shared_feed_forward_length 384\nembedding_scale 12.0\nresidual_scale 0.22\n"     \
+    "attention.scale 0.0156\nlogit_scale 6.0\n"
+#define GEMMA2                                                                                                                   \
+    "architecture gemma2\ncontext_length 512\nembedding_length 256\nblock_count 2\nfeed_forward_length 384\n" HEADS              \
+    "attention.sliding_window 16\noptional tied\n"
+
+static void experts_with_shared_ones_and_biases_and_norms_after_sums_are_shared_too(void **state) {
+    (void)state;
+    static const family some[] = {
+        {"glm4moe", "f32", EXACT, GLM4MOE},       {"glm4moe", "q8_0", QUANTIZED, GLM4MOE},
+        {"qwen2moe", "f32", EXACT, QWEN2MOE},     {"hy_v3", "f32", EXACT, HY_V3},
+        {"hy_v3", "q8_0", QUANTIZED, HY_V3},      {"gpt-oss", "f32", EXACT, GPT_OSS},
+        {"gpt-oss", "q8_0", QUANTIZED, GPT_OSS},  {"glm4", "f32", EXACT, GLM4},
+        {"granitemoe", "f32", EXACT, GRANITEMOE}, {"gemma2", "f32", EXACT, GEMMA2},
+    };
+    static float want[N_ROWS * N_VOCAB];
+    const double uneven[] = {3, 1, 2, 2};
+    for (size_t i = 0; i < sizeof some / sizeof some[0]; i++) {
+        kin_thread_ring_options o = one();
+        make(&some[i]);
+        run_once(&o, want);
+        for (int n = 2; n <= 4; n++) {
+            o = all_of(n, n == 3 ? uneven : NULL);
+            print_message("             %s %s, %d devices\n", some[i].arch, some[i].mix, n);
+            expect_near(&o, 0, n, want, some[i].bound, N_ROWS / 10);
+        }
     }
 }
 
@@ -238,7 +294,7 @@ static void norms_with_biases_are_computed_by_every_device(void **state) {
     (void)state;
     static float want[N_ROWS * N_VOCAB];
     kin_thread_ring_options o = one();
-    make(&of_keys);
+    make(&normed);
     run_once(&o, want);
     for (int n = 2; n <= 4; n++) {
         o = all_of(n, NULL);
@@ -284,7 +340,7 @@ static void groups_inside_of_rings_are_near_too(void **state) {
 static void groups_of_three_and_four_inside_of_rings_are_near_too(void **state) {
     (void)state;
     static float want[N_ROWS * N_VOCAB];
-    static const family f32[] = {{"llama", "f32", EXACT}, {"qwen3moe", "f32", EXACT}};
+    static const family f32[] = {{"llama", "f32", EXACT, NULL}, {"qwen3moe", "f32", EXACT, NULL}};
     const double uneven[] = {2, 1, 1, 1};
     for (int i = 0; i < 2; i++) {
         int n_excepted = i == 1 ? N_ROWS / 10 : 0;
@@ -382,7 +438,7 @@ static void streamed_slices_give_the_bits_of_resident_ones(void **state) {
 static void a_member_with_little_memory_for_experts_gives_the_same_bits(void **state) {
     (void)state;
     static float want[N_ROWS * N_VOCAB], got[N_ROWS * N_VOCAB];
-    static const family experts = {"qwen3moe", "q8_0", QUANTIZED};
+    static const family experts = {"qwen3moe", "q8_0", QUANTIZED, NULL};
     char dir[] = "/tmp/kin-test-groups-cache-XXXXXX";
     assert_non_null(mkdtemp(dir));
     make(&experts);
@@ -442,12 +498,6 @@ static void layers_that_cannot_be_cut_so_often_are_refused(void **state) {
     kin_model_close(&model);
 }
 
-static const char *golden_path(const kin_golden *g) {
-    static char model[1024];
-    snprintf(model, sizeof model, "%s/%.63s.gguf", GOLDEN_DIR, g->name);
-    return model;
-}
-
 static int layers_of(const char *file) {
     kin_model model;
     kin_err err;
@@ -458,38 +508,49 @@ static int layers_of(const char *file) {
 }
 #define layers_of(...) FROM_TEST(layers_of(__VA_ARGS__))
 
-// Runs the models whose layers can be split.
+// Returns how many numbers of devices can share the layers, which must then be as exact as llama.cpp's.
+static int check_golden(const char *dir, const kin_golden *golden) {
+    char model[1024];
+    kin_err err;
+    int n_checked = 0;
+    snprintf(model, sizeof model, "%s/%.63s.gguf", dir, golden->name);
+    for (int k = 2; k <= 4; k++) {
+        kin_golden_result r;
+        kin_thread_ring *ring;
+        kin_thread_ring_options o = all_of(k, NULL);
+        o.n_batch = o.n_chunk = 64;
+        o.shares[0].n_layer = layers_of(model);
+        if (kin_thread_ring_open(&ring, model, &o, &err) != 0) {
+            print_message("             %-20s %d devices: %s\n", golden->name, k, err.text);
+            assert_non_null(strstr(err.text, "cannot share the layers"));
+            continue;
+        }
+        if (kin_golden_check_head(dir, golden, kin_thread_ring_head(ring), kin_thread_ring_model(ring), &r, &err) != 0)
+            fail_msg("%d devices: %s", k, err.text);
+        print_message("             %-20s %d devices: errors %.2e %.2e (llama.cpp %.2e %.2e)\n", golden->name, k, r.error_median,
+                      r.error_max, golden->error_median, golden->error_max);
+        kin_thread_ring_close(ring);
+        n_checked++;
+    }
+    return n_checked;
+}
+#define check_golden(...) FROM_TEST(check_golden(__VA_ARGS__))
+
 static void golden_models_are_as_exact_as_llama_cpp(void **state) {
     (void)state;
     static kin_golden models[KIN_GOLDEN_MAX_MODELS];
     kin_err err;
-    int n = kin_golden_load(GOLDEN_DIR, models, &err), n_checked = 0;
-    for (int i = 0; i < n; i++) {
-        for (int k = 2; k <= 4; k++) {
-            kin_golden_result r;
-            kin_thread_ring *ring;
-            kin_thread_ring_options o = all_of(k, NULL);
-            o.n_batch = o.n_chunk = 64;
-            o.shares[0].n_layer = layers_of(golden_path(&models[i]));
-            if (kin_thread_ring_open(&ring, golden_path(&models[i]), &o, &err) != 0) {
-                assert_non_null(strstr(err.text, "cannot share the layers"));
-                continue;
-            }
-            int rc =
-                kin_golden_check_head(GOLDEN_DIR, &models[i], kin_thread_ring_head(ring), kin_thread_ring_model(ring), &r, &err);
-            if (rc != 0) fail_msg("%d devices: %s", k, err.text);
-            print_message("             %-20s %d devices: errors %.2e %.2e (llama.cpp %.2e %.2e)\n", models[i].name, k,
-                          r.error_median, r.error_max, models[i].error_median, models[i].error_max);
-            kin_thread_ring_close(ring);
-            n_checked++;
-        }
+    for (size_t d = 0; d < sizeof golden_dirs / sizeof golden_dirs[0]; d++) {
+        int n = kin_golden_load(golden_dirs[d], models, &err), n_checked = 0;
+        for (int i = 0; i < n; i++) n_checked += check_golden(golden_dirs[d], &models[i]);
+        if (n > 0) assert_true(n_checked > 0);
     }
-    if (n > 0) assert_true(n_checked > 0);
 }
 
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(two_three_and_four_devices_are_near_to_one_machine_with_equal_bits_everywhere),
+        cmocka_unit_test(experts_with_shared_ones_and_biases_and_norms_after_sums_are_shared_too),
         cmocka_unit_test(a_bias_of_the_output_is_added_once_in_a_group),
         cmocka_unit_test(norms_with_biases_are_computed_by_every_device),
         cmocka_unit_test(uneven_shares_and_a_q8_0_cache_and_ggmls_layout_are_near_too),

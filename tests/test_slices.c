@@ -210,16 +210,31 @@ static kin_slices part_of(const context *w, kin_slice_dim dim, int i, int n) {
     return s;
 }
 
+// Returns whether a row of each of the tensor's matrices belongs to the slice.
+static bool has_row(const kin_gguf_tensor *t, const kin_slice *s, int64_t row) {
+    const int64_t at = s->dim == KIN_SLICE_HALVES ? row % (t->ne[1] / 2) : row;
+    return (s->dim != KIN_SLICE_ROWS && s->dim != KIN_SLICE_HALVES) || (at >= s->begin && at < s->end);
+}
+
+static int64_t count_rows(const kin_gguf_tensor *t, const kin_slice *s) {
+    int64_t n = 0;
+    for (int64_t r = 0; r < t->ne[1]; r++) n += has_row(t, s, r);
+    return n;
+}
+
 // Returns the slice's bytes from the file, row by row, and packed if the tensor is.
 static uint8_t *expected_bytes(const kin_gguf_tensor *t, const kin_slice *s, bool packed, size_t *n) {
-    bool columns = s->dim == KIN_SLICE_COLUMNS, rows = s->dim == KIN_SLICE_ROWS;
-    int64_t c0 = columns ? s->begin : 0, nc = columns ? s->end - s->begin : t->ne[0];
-    int64_t r0 = rows ? s->begin : 0, nr = rows ? s->end - s->begin : t->ne[1];
+    bool columns = s->dim == KIN_SLICE_COLUMNS;
+    int64_t c0 = columns ? s->begin : 0, nc = columns ? s->end - s->begin : t->ne[0], nr = count_rows(t, s);
     size_t whole = ggml_row_size(t->type, t->ne[0]), from = ggml_row_size(t->type, c0), row = ggml_row_size(t->type, nc);
     *n = row * (size_t)(nr * t->ne[2]);
     uint8_t *raw = malloc(*n), *at = raw;
     for (int64_t e = 0; e < t->ne[2]; e++) {
-        for (int64_t r = r0; r < r0 + nr; r++, at += row) memcpy(at, t->data + (size_t)(e * t->ne[1] + r) * whole + from, row);
+        for (int64_t r = 0; r < t->ne[1]; r++) {
+            if (!has_row(t, s, r)) continue;
+            memcpy(at, t->data + (size_t)(e * t->ne[1] + r) * whole + from, row);
+            at += row;
+        }
     }
     if (!packed) return raw;
     uint8_t *panels = malloc(*n);
@@ -263,7 +278,7 @@ static void slice_all_ways(const char *arch, const char *mix, bool repack, bool 
     const kin_slices full = {0};
     seen whole = pass(&w, &full, false);
     expect_slice(&w, &full, &whole);
-    for (int d = KIN_SLICE_ROWS; d <= KIN_SLICE_COLUMNS; d++) {
+    for (int d = KIN_SLICE_ROWS; d <= KIN_SLICE_HALVES; d++) {
         for (int n = 2; n <= MAX_PARTS; n++) {
             for (int i = 0; i < n; i++) {
                 kin_slices slices = part_of(&w, (kin_slice_dim)d, i, n);
@@ -362,7 +377,7 @@ static void slices_end_where_blocks_and_panels_do(void **state) {
 static void parts_are_the_whole_without_gaps(void **state) {
     (void)state;
     const kin_gguf_tensor t = {.name = {"a", 1}, .type = GGML_TYPE_Q6_K, .ne = {2560, 112, 1, 1}, .n_bytes = 112 * 10 * 210};
-    for (int d = KIN_SLICE_ROWS; d <= KIN_SLICE_COLUMNS; d++) {
+    for (int d = KIN_SLICE_ROWS; d <= KIN_SLICE_HALVES; d++) {
         for (int n = 1; kin_slice_can_split(&t, (kin_slice_dim)d, n); n++) {
             int64_t at = 0;
             for (int i = 0; i < n; i++) {
@@ -386,12 +401,11 @@ static uint8_t *mark_wanted(const context *w, const kin_slices *slices, uint64_t
         const kin_gguf_tensor *t = w->model.layers[0].w[id];
         if (!t) continue;
         const kin_slice *s = &slices->of[id];
-        bool columns = s->dim == KIN_SLICE_COLUMNS, rows = s->dim == KIN_SLICE_ROWS;
+        bool columns = s->dim == KIN_SLICE_COLUMNS;
         size_t row = ggml_row_size(t->type, t->ne[0]);
         size_t from = columns ? ggml_row_size(t->type, s->begin) : 0, to = columns ? ggml_row_size(t->type, s->end) : row;
         for (int64_t r = 0; r < t->ne[1] * t->ne[2]; r++) {
-            if (!rows || (r % t->ne[1] >= s->begin && r % t->ne[1] < s->end))
-                memset(wanted + t->offset + (size_t)r * row + from, 1, to - from);
+            if (has_row(t, s, r % t->ne[1])) memset(wanted + t->offset + (size_t)r * row + from, 1, to - from);
         }
         for (uint64_t p = t->offset + t->n_bytes; p % 32 != 0 && p < size; p++) wanted[p] = 2;
     }
@@ -422,7 +436,7 @@ static void ranges_of_slices_are_their_bytes_and_no_others(void **state) {
     for (int a = 0; a < 2; a++) {
         context w = open_context(archs[a], "q4_k", true, false);
         expect_ranges(&w, &(kin_slices){0});
-        for (int d = KIN_SLICE_ROWS; d <= KIN_SLICE_COLUMNS; d++) {
+        for (int d = KIN_SLICE_ROWS; d <= KIN_SLICE_HALVES; d++) {
             for (int i = 0; i < MAX_PARTS; i++) {
                 kin_slices slices = part_of(&w, (kin_slice_dim)d, i, MAX_PARTS);
                 expect_ranges(&w, &slices);

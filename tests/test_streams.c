@@ -177,7 +177,7 @@ static void a_group_cannot_share_the_layers(void **state) {
     wide.hp.n_streams = N_STREAMS;
     assert_int_equal(kin_share_split(&model, GGML_TYPE_F16, (const double[]){1, 1}, 2, shares, &err), 0);
     assert_int_not_equal(kin_share_split(&wide, GGML_TYPE_F16, (const double[]){1, 1}, 2, shares, &err), 0);
-    assert_non_null(strstr(err.text, "a model with 4 residual streams"));
+    assert_non_null(strstr(err.text, "this model: it has 4 residual streams"));
 }
 
 int main(void) {

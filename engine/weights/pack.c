@@ -29,19 +29,30 @@ static int pack_columns(const kin_weights_piece *p, const uint8_t *from, int64_t
     return 0;
 }
 
-// Packs or copies a band to its place in the matrix at `to`. A run of the piece is all matrices, one of them, or a row.
-static int pack_band(const kin_weights_piece *p, const band *x, uint8_t *to, kin_err *err) {
-    const uint64_t n_matrices = (uint64_t)p->ne[2], row = row_bytes(p), bytes = p->bytes / n_matrices,
-                   n_runs = p->n_runs == 1 ? 1 : p->n_runs / n_matrices, step = n_runs > 1 ? p->stride : row;
-    const uint8_t *from = p->data + x->i * (p->n_runs == 1 ? bytes : n_runs * p->stride) + (uint64_t)x->begin * step;
-    const int64_t n = x->end - x->begin;
-    to += (uint64_t)x->begin * row;
-    if (p->layout == KIN_LAYOUT_PANELS && n_runs > 1) return pack_columns(p, from, n, to, err);
+// Packs or copies n rows of a piece that are `step` bytes apart.
+static int pack_rows(const kin_weights_piece *p, const uint8_t *from, int64_t n, uint64_t step, uint8_t *to, kin_err *err) {
+    const uint64_t row = row_bytes(p);
+    if (p->layout == KIN_LAYOUT_PANELS && step != row) return pack_columns(p, from, n, to, err);
     if (p->layout == KIN_LAYOUT_PANELS) kin_kernel_pack(p->type, p->ne[0], n, from, to);
-    if (p->layout == KIN_LAYOUT_PLAIN && n_runs == 1) memcpy(to, from, (uint64_t)n * row);
-    for (int64_t r = 0; r < n && p->layout == KIN_LAYOUT_PLAIN && n_runs > 1; r++)
+    if (p->layout == KIN_LAYOUT_PLAIN && step == row) memcpy(to, from, (uint64_t)n * row);
+    for (int64_t r = 0; r < n && p->layout == KIN_LAYOUT_PLAIN && step != row; r++)
         memcpy(to + (uint64_t)r * row, from + (uint64_t)r * step, row);
     return 0;
+}
+
+// Packs or copies a band to its place in the matrix at `to`. A run of the piece is all matrices, one of them, half of one, or a
+// row.
+static int pack_band(const kin_weights_piece *p, const band *x, uint8_t *to, kin_err *err) {
+    const uint64_t row = row_bytes(p), rows_of_run = p->run / row, first = x->i * (uint64_t)p->ne[1];
+    int rc = 0;
+    for (int64_t r = x->begin, n; r < x->end && rc == 0; r += n) {
+        const uint64_t at = first + (uint64_t)r, left = rows_of_run - at % rows_of_run;
+        n = x->end - r;
+        if (rows_of_run > 1 && (uint64_t)n > left) n = (int64_t)left;
+        const uint8_t *from = p->data + at / rows_of_run * p->stride + at % rows_of_run * row;
+        rc = pack_rows(p, from, n, rows_of_run > 1 ? row : p->stride, to + (uint64_t)r * row, err);
+    }
+    return rc;
 }
 
 static int pack_matrix(const kin_weights_piece *p, uint64_t i, uint8_t *to, kin_err *err) {

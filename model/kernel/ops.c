@@ -639,21 +639,21 @@ static int count_one(const struct ggml_tensor *y, const struct kin_op *op, int n
     return 1;
 }
 
-// Sources: the residual. A single thread talks to the other devices; the addition is short.
+// Sources: the residual, if there is one. A single thread talks to the other devices; the addition is short.
 static void add_parts(struct ggml_tensor *y, const struct kin_op *op, int n_threads, const kin_team_chunk *c) {
-    const float *residual = y->src[1]->data;
+    const float *residual = y->src[1] ? y->src[1]->data : NULL;
     int64_t n = y->ne[0] * y->ne[1];
     kin_graph_sums *s = op->sums;
     float *x = y->data;
     (void)n_threads, (void)c;
     if (!s->failed) s->failed = s->sum.add(s->sum.user, x, (int)y->ne[1], (int)y->ne[0], &s->err) != 0;
-    for (int64_t k = 0; k < n; k++) x[k] += residual[k];
+    for (int64_t k = 0; k < n && residual; k++) x[k] += residual[k];
 }
 
 static const kin_op_run sum_of_parts = {.count = count_one, .compute = add_parts};
 
 struct ggml_tensor *kin_op_sum(kin_graph *g, struct ggml_tensor *y, struct ggml_tensor *residual) {
-    struct ggml_tensor *sum = kin_op_inplace(g, y, &residual, 1, &sum_of_parts, kin_op_new(g, KIN_OP_OTHER));
+    struct ggml_tensor *sum = kin_op_inplace(g, y, &residual, residual ? 1 : 0, &sum_of_parts, kin_op_new(g, KIN_OP_OTHER));
     ggml_set_name(sum, "sum");
     return sum;
 }

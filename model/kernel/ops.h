@@ -156,7 +156,7 @@ struct ggml_tensor *kin_op_ngrams(kin_graph *g, int il, struct ggml_tensor *x);
 struct ggml_tensor *kin_op_norm_groups(kin_graph *g, struct ggml_tensor *x, struct ggml_tensor *weight);
 
 // y + residual, where y // [n_embd, n] is this device's part of the group's result: all parts are added up first. Changes y.
-// Requires g->sums.
+// residual NULL: the sum alone. Requires g->sums.
 struct ggml_tensor *kin_op_sum(kin_graph *g, struct ggml_tensor *y, struct ggml_tensor *residual);
 
 // ---- experts
