@@ -1,5 +1,5 @@
-// The engine on the CPU, compared with the reference engine on generated models of every family and weight type, and with
-// itself.
+// The engine on the CPU, compared with the reference engine on generated models of some families and of every weight type, and
+// with itself.
 //
 // Errors are relative L2 distances between rows of logits. Their causes, largest first:
 //   - quantized weights: ggml rounds activations to 8 bits before it multiplies, about 1 % per matrix

@@ -605,6 +605,18 @@ static void wrong_models_are_refused_by_name(void **state) {
     REFUSED((t->model.n_group = EXPERTS, t->model.n_group_used = 1), "n_group_used"); // too few for two experts
     REFUSED(t->model.query_temperature = 1, "temperature_length");
     REFUSED(t->layers[1].n_head = 2 * HEADS, "layer's n_head");
+    REFUSED(t->layers[1].head_dim = HEAD_DIM + 1, "layer's head_dim");
+    REFUSED(t->layers[1].head_dim = 8, "layer's head_dim"); // fewer than rotate
+    REFUSED(t->layers[1].value_dim = HEAD_DIM + 1, "layer's value_dim");
+    REFUSED(t->layers[1].kv_back = 2, "kv_back");
+    REFUSED((t->layers[1].kv_back = t->layers[2].kv_back = 1), "kv_back"); // those of a layer without any
+    REFUSED((t->layers[1].n_head_kv = t->layers[1].kv_back = 1, t->layers[1].wk.data = t->layers[1].wv.data = NULL,
+             t->layers[1].bk.data = t->layers[1].bv.data = NULL),
+            "kv_back"); // those of a layer with another form
+    REFUSED(t->model.n_streams = 9, "n_streams");
+    REFUSED(t->model.n_streams = 2, "mixer.norm");
+    REFUSED((t->model.n_streams = 2, t->model.n_sinkhorn = 1), "sinkhorn.fn");
+    REFUSED(t->model.n_input = 8, "input_embd");
     REFUSED(t->layers[1].n_head = 3, "layer's n_head_kv");
     REFUSED(t->model.token_embd.n_rows--, "token_embd");
     REFUSED(t->model.rope_freqs.n_cols++, "rope_freqs");

@@ -13,10 +13,12 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "model/arch.h"
 #include "testkit/head_eval.h"
 #include "testkit/logits.h"
 #include "testkit/model_gen.h"
 #include "testkit/ref/forward.h"
+#include "testkit/ref_families.h"
 #include "testkit/ref_load.h"
 #include "testkit/runner.h"
 #include "tests/place.h"
@@ -34,9 +36,15 @@ typedef struct family_case {
 } family_case;
 
 static const family_case cases[] = {
-    {"families/gemma4.txt", 100},       {"families/gemma4-moe.txt", 100},   {"families/gemma4-e2b.txt", 100},
-    {"golden/nemotron_h.txt", 100},     {"golden/nemotron_h_moe.txt", 100}, {"golden/nemotron_h_moe-latent.txt", 100},
-    {"golden/deepseek4.txt", 280},      {"golden/qwen4exp.txt", 100},       {"golden/deepseek32-sparse.txt", 100},
+    {"golden/exaone.txt", 100},           {"golden/exaone4.txt", 100},          {"golden/stablelm.txt", 100},
+    {"golden/stablelm-12b.txt", 100},     {"golden/minimax-m3.txt", 100},       {"golden/kimi-linear.txt", 100},
+    {"golden/deepseek32.txt", 100},       {"golden/glm-dsa.txt", 100},          {"golden/drafts/deepseek2.txt", 100},
+    {"golden/drafts/glm4moe.txt", 100},   {"golden/drafts/hy_v3.txt", 100},     {"golden/drafts/qwen35.txt", 100},
+    {"golden/drafts/qwen35moe.txt", 100}, {"golden/drafts/qwen3next.txt", 100}, {"golden/drafts/step35.txt", 100},
+
+    {"families/gemma4.txt", 100},         {"families/gemma4-moe.txt", 100},     {"families/gemma4-e2b.txt", 100},
+    {"golden/nemotron_h.txt", 100},       {"golden/nemotron_h_moe.txt", 100},   {"golden/nemotron_h_moe-latent.txt", 100},
+    {"golden/deepseek4.txt", 280},        {"golden/qwen4exp.txt", 100},         {"golden/deepseek32-sparse.txt", 100},
     {"golden/glm-dsa-sparse.txt", 100},
 };
 enum { N_CASES = sizeof cases / sizeof *cases };
@@ -114,8 +122,18 @@ static void the_engine_gives_the_reference_logits(void **state) {
     unlink(path);
 }
 
+static void the_reference_engine_knows_every_architecture(void **state) {
+    (void)state;
+    for (int i = 0; kin_arch_at(i); i++) {
+        const char *name = kin_arch_at(i)->name;
+        if (!kin_ref_family_find((kin_str){name, strlen(name)})) fail_msg("%s is missing", name);
+    }
+}
+
 int main(void) {
-    struct CMUnitTest tests[N_CASES];
+    struct CMUnitTest tests[N_CASES + 1] = {
+        [N_CASES] = cmocka_unit_test(the_reference_engine_knows_every_architecture),
+    };
     make_ids();
     for (int i = 0; i < N_CASES; i++)
         tests[i] = (struct CMUnitTest){cases[i].text, the_engine_gives_the_reference_logits, NULL, NULL, (void *)&cases[i]};
