@@ -103,12 +103,13 @@ function(kin_program name folder)
     endif()
 endfunction()
 
-# kin_tests(FOLDER LINK ... FIRST ... LONG ...): makes every test_*.c a program and a CTest, and every test_*.sh a CTest named test_*_sh.
-# Exit status 77 means skipped. The tests of FIRST start first, in this order, because they take longest. The tests of LONG get the
-# label `long`; make test omits them. OpenMP's threads, which ggml uses, do not spin: with several tests at once on few cores that took
+# kin_tests(FOLDER LINK ... FIRST ... WAITING ... LONG ...): makes every test_*.c a program and a CTest, and every test_*.sh a CTest named test_*_sh.
+# Exit status 77 means skipped. The tests of FIRST start first, in this order, because they take longest. A test takes two places of
+# those that ctest -j names, and one of WAITING one: it computes for less than a third of its time. The tests of LONG get the label `long`;
+# make test omits them. OpenMP's threads, which ggml uses, do not spin: with several tests at once on few cores that took
 # half of the time of some tests.
 function(kin_tests folder)
-    cmake_parse_arguments(ARG "" "" "LINK;FIRST;LONG" ${ARGN})
+    cmake_parse_arguments(ARG "" "" "LINK;FIRST;WAITING;LONG" ${ARGN})
     file(GLOB sources CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/${folder}/test_*.c)
     foreach(source ${sources})
         get_filename_component(test ${source} NAME_WE)
@@ -132,7 +133,8 @@ function(kin_tests folder)
         add_test(NAME ${test}_sh COMMAND sh ${script} $<TARGET_FILE:kin>)
         list(APPEND tests ${test}_sh)
     endforeach()
-    set_tests_properties(${tests} PROPERTIES SKIP_RETURN_CODE 77 TIMEOUT 600 ENVIRONMENT OMP_WAIT_POLICY=passive)
+    set_tests_properties(${tests} PROPERTIES SKIP_RETURN_CODE 77 TIMEOUT 600 PROCESSORS 2 ENVIRONMENT OMP_WAIT_POLICY=passive)
+    set_tests_properties(${ARG_WAITING} PROPERTIES PROCESSORS 1)
     set(cost 1000)
     foreach(test ${ARG_FIRST})
         set_tests_properties(${test} PROPERTIES COST ${cost})
