@@ -228,9 +228,42 @@ static void a_state_goes_back_only_within_its_log(void **state) {
     kin_kv_blocks_close(b);
 }
 
+static void a_state_that_is_given_back_is_taken_again(void **state) {
+    kin_kv_blocks *b;
+    kin_err err;
+    (void)state;
+    assert_int_equal(kin_kv_blocks_open(&b, 640, 2, NULL, &err), 0);
+    for (int i = 0; i < 3; i++) {
+        append(b, 0, 1);
+        assert_int_equal(kin_kv_blocks_n_free_states(b), 1);
+        assert_int_equal(apply(b, 2, 0, 0), 0); // shares no token, so it has and needs no state
+        assert_int_equal(kin_kv_blocks_n_free_states(b), 1);
+        append(b, 1, 1);
+        assert_int_equal(kin_kv_blocks_state(b, 0) + kin_kv_blocks_state(b, 1), 1);
+        for (int seq = 0; seq < 2; seq++) assert_int_equal(apply(b, seq, seq, 0), 0);
+        assert_int_equal(kin_kv_blocks_n_free_states(b), 2);
+    }
+    assert_int_equal(kin_kv_blocks_nearest(b, 100, 10), 0); // there never was such a sequence
+    kin_kv_blocks_close(b);
+}
+
+static void a_step_that_fits_the_log_stores_no_state(void **state) {
+    kin_kv_blocks *b;
+    kin_err err;
+    (void)state;
+    assert_int_equal(kin_kv_blocks_open(&b, 640, 1, NULL, &err), 0);
+    append(b, 0, KIN_STATE_LOG);
+    assert_false(kin_kv_blocks_run(b, 0).stores);
+    append(b, 0, KIN_STATE_LOG + 1);
+    assert_true(kin_kv_blocks_run(b, 0).stores);
+    kin_kv_blocks_close(b);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_state_goes_back_only_within_its_log),
+        cmocka_unit_test(a_state_that_is_given_back_is_taken_again),
+        cmocka_unit_test(a_step_that_fits_the_log_stores_no_state),
         cmocka_unit_test(sequences_beside_each_other_are_those_alone),
         cmocka_unit_test(a_ring_in_two_rounds_gives_the_sequences_of_one_machine),
         cmocka_unit_test(sequences_that_were_preempted_are_the_same),
