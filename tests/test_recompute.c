@@ -313,9 +313,11 @@ static void the_first_layers_begin_with_what_the_head_gives(void **state) {
 
 enum { LOG_BATCH = 1024 };
 
+static const kin_kv_peers *peers; // for open_log; NULL: none
+
 static kin_border_log *open_log(int n_embd) {
     static const uint8_t variant[KIN_KV_VARIANT_BYTES] = {1};
-    kin_kv_disk disk = {.dir = dir};
+    const kin_kv_disk disk = {.dir = dir, .peers = peers};
     kin_border_log *log;
     kin_err err;
     const kin_border_rows rows = {.n_embd = n_embd, .n_batch = LOG_BATCH};
@@ -345,6 +347,43 @@ static bool has(kin_border_log *log, int block, float value, int from, float val
     return true;
 }
 #define has(...) FROM_TEST(has(__VA_ARGS__))
+
+static void count_fetched(void *user, const kin_page_name *names, int n, size_t bytes, int timeout_ms) {
+    (void)names, (void)bytes;
+    assert_int_equal(timeout_ms, 70);
+    *(int *)user = 10 * *(int *)user + n;
+}
+
+static void only_pages_that_are_missing_are_fetched(void **state) {
+    (void)state;
+    const kin_page_key names[] = {{{1}}, {{2}}, {{3}}};
+    const float rows[KIN_KV_CELLS] = {1};
+    int fetched = 0; // the number of pages of each request, as digits
+    const kin_kv_peers counting = {.fetch = count_fetched, .user = &fetched};
+    peers = &counting;
+    kin_border_log *log = open_log(1);
+    kin_border_log_put(log, 3, &names[0], rows, false);
+    kin_border_log_settle(log);
+    kin_border_log_fetch(log, 3, names, 1, 70);
+    assert_int_equal(fetched, 0);
+    kin_border_log_fetch(log, 3, names, 3, 0); // no time to wait
+    assert_int_equal(fetched, 0);
+    kin_border_log_fetch(log, 3, names, 3, 70);
+    assert_int_equal(fetched, 2);
+    kin_border_log_fetch(log, 4, names, 3, 70); // another border
+    assert_int_equal(fetched, 23);
+    kin_border_log_close(log);
+    peers = NULL;
+}
+
+static void the_first_block_is_forgotten_too(void **state) {
+    (void)state;
+    kin_border_log *log = open_log(1);
+    add(log, 9, 0, 64, 100);
+    kin_border_log_forget(log, 9);
+    assert_false(has(log, 9, 100, 64, 0));
+    kin_border_log_close(log);
+}
 
 static void a_block_is_kept_when_all_its_rows_are_known(void **state) {
     (void)state;
@@ -463,6 +502,8 @@ int main(void) {
         cmocka_unit_test_setup_teardown(what_was_computed_is_kept_for_the_next_loss, make_dir, remove_dir),
         cmocka_unit_test_setup_teardown(without_hidden_states_nothing_is_computed, make_dir, remove_dir),
         cmocka_unit_test_setup_teardown(the_first_layers_begin_with_what_the_head_gives, make_dir, remove_dir),
+        cmocka_unit_test_setup_teardown(only_pages_that_are_missing_are_fetched, make_dir, remove_dir),
+        cmocka_unit_test_setup_teardown(the_first_block_is_forgotten_too, make_dir, remove_dir),
         cmocka_unit_test_setup_teardown(a_block_is_kept_when_all_its_rows_are_known, make_dir, remove_dir),
         cmocka_unit_test_setup_teardown(a_block_with_rows_that_are_not_finite_is_not_kept, make_dir, remove_dir),
         cmocka_unit_test_setup_teardown(a_copy_of_a_block_begins_with_its_rows, make_dir, remove_dir),
