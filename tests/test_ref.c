@@ -617,6 +617,7 @@ static void wrong_models_are_refused_by_name(void **state) {
     REFUSED(t->model.n_streams = 2, "mixer.norm");
     REFUSED((t->model.n_streams = 2, t->model.n_sinkhorn = 1), "sinkhorn.fn");
     REFUSED(t->model.n_input = 8, "input_embd");
+    REFUSED((t->model.n_input = 8, t->model.input_embd.type = KIN_REF_Q8_0), "input_embd"); // 8 are not a whole block
     REFUSED(t->layers[1].n_head = 3, "layer's n_head_kv");
     REFUSED(t->model.token_embd.n_rows--, "token_embd");
     REFUSED(t->model.rope_freqs.n_cols++, "rope_freqs");

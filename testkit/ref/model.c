@@ -1,5 +1,6 @@
 #include "testkit/ref/model.h"
 
+#include "testkit/ref/dequant.h"
 #include "testkit/ref/streams.h"
 
 typedef struct expected {
@@ -112,6 +113,8 @@ static const char *check_ends(const kin_ref_model *m) {
         {"input_norm", &m->input_norm, m->n_input > 0, 1, 1, m->n_input},
     };
     if (!within(m->n_input, 0, KIN_REF_HEAD_MAX)) return "n_input";
+    const int block_n = kin_ref_block_n(m->input_embd.type); // rows are read in pieces of n_input
+    if (m->n_input > 0 && (block_n == 0 || m->n_input % block_n != 0)) return "input_embd";
     if (!factors_fit(m, &m->rope_freqs)) return "rope_freqs";
     if (!factors_fit(m, &m->rope_freqs_long)) return "rope_freqs_long";
     return misfit(list, sizeof list / sizeof *list);
