@@ -165,6 +165,22 @@ static void a_device_without_layers_is_told_why(void **state) {
     kin_planner_close(p);
 }
 
+static void a_device_without_layers_is_told_which_rule_gave_it_none(void **state) {
+    (void)state;
+    static kin_planner_question a;
+    kin_plan ring;
+    char why[KIN_PLAN_WHY_MAX];
+    ask_about(&a, (int[]){0, 1, 2}, 3);
+    a.candidates[2].memory = 1; // byte
+    kin_planner *p = open_planner("memory", "exact");
+    answer_to(p, &a, &ring);
+    kin_planner_left_out(p, &a, 1, why);
+    assert_string_equal(why, "");
+    kin_planner_left_out(p, &a, 2, why);
+    assert_string_equal(why, "--plan memory assigns no layers to it");
+    kin_planner_close(p);
+}
+
 static void what_if_a_device_left_is_the_plan_of_the_rest_and_changes_nothing(void **state) {
     (void)state;
     static const char *const plans[] = {"auto", "even"};
@@ -777,6 +793,7 @@ int main(void) {
         cmocka_unit_test_setup(by_the_thesis_fetching_counts_against_a_better_plan, setup),
         cmocka_unit_test_setup(by_the_thesis_deploying_counts_more_before_a_ring_is_up, setup),
         cmocka_unit_test_setup(a_device_without_layers_is_told_why, setup),
+        cmocka_unit_test_setup(a_device_without_layers_is_told_which_rule_gave_it_none, setup),
         cmocka_unit_test_setup(what_if_a_device_left_is_the_plan_of_the_rest_and_changes_nothing, setup),
         cmocka_unit_test_setup(without_a_member_there_is_another_plan, setup),
         cmocka_unit_test_setup(without_a_member_the_others_keep_their_places, setup),
