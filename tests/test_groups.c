@@ -498,6 +498,34 @@ static void layers_that_cannot_be_cut_so_often_are_refused(void **state) {
     kin_model_close(&model);
 }
 
+static void what_cannot_be_shared_is_refused_with_its_reason(void **state) {
+    (void)state;
+#define SHAPE "context_length 512\nembedding_length 256\nblock_count 2\nfeed_forward_length 384\nrope.dimension_count 32\n" HEADS
+    static const struct {
+        family of;
+        const char *reason;
+    } some[] = {
+        {{"minimax-m2", "f32", EXACT, "architecture minimax-m2\n" SHAPE EXPERTS "expert_gating_func 2\n"},
+         "layer 0 normalises queries and keys over all heads at once"},
+        {{"phi3", "f32", EXACT, "architecture phi3\n" SHAPE "optional attn_qkv.weight\n"},
+         "queries, keys and values of layer 0 are one matrix"},
+        {{"gemma2", "f32", EXACT,
+          "architecture gemma2\ncontext_length 512\nembedding_length 256\nblock_count 2\nfeed_forward_length 40\n" HEADS
+          "attention.sliding_window 16\noptional tied\n"},
+         "parts of its feed-forward block are not whole blocks of its weights' types"},
+    };
+    for (size_t i = 0; i < sizeof some / sizeof some[0]; i++) {
+        kin_share shares[2];
+        kin_model model;
+        kin_err err;
+        make(&some[i].of);
+        if (kin_model_open(&model, path, &err) != 0) fail_msg("%s", err.text);
+        assert_int_equal(kin_share_split(&model, GGML_TYPE_F16, (const double[]){1, 1}, 2, shares, &err), KIN_FAIL);
+        if (!strstr(err.text, some[i].reason)) fail_msg("%s: %s", some[i].of.arch, err.text);
+        kin_model_close(&model);
+    }
+}
+
 static int layers_of(const char *file) {
     kin_model model;
     kin_err err;
@@ -561,6 +589,7 @@ int main(void) {
         cmocka_unit_test(a_member_with_little_memory_for_experts_gives_the_same_bits),
         cmocka_unit_test(a_sum_that_fails_ends_the_step_with_its_sentence),
         cmocka_unit_test(layers_that_cannot_be_cut_so_often_are_refused),
+        cmocka_unit_test(what_cannot_be_shared_is_refused_with_its_reason),
         cmocka_unit_test(golden_models_are_as_exact_as_llama_cpp),
     };
     return cmocka_run_group_tests(tests, make_path, remove_path);
