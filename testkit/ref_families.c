@@ -73,30 +73,32 @@ static int read_deepseek2(const kin_ref_keys *k, kin_ref_model *m) {
     return kin_ref_get_float(k, "attention.temperature_scale", 0, &m->query_temperature);
 }
 
-// A layer may use the choice of the indexer of one before, which is not computed: such models see n_chosen tokens at most.
-static int read_indexer(const kin_ref_keys *k, kin_ref_model *m, kin_ref_indexer *x, bool is_own) {
+static int read_indexer(const kin_ref_keys *k, kin_ref_indexer *x) {
     if (kin_ref_get_int(k, "attention.indexer.top_k", 0, &x->n_chosen) < 0) return KIN_FAIL;
-    if (kin_ref_get_float(k, "attention.layer_norm_epsilon", 1e-6f, &x->eps) < 0) return KIN_FAIL;
-    if (!is_own) m->n_ctx_max = x->n_chosen;
-    if (!is_own) *x = (kin_ref_indexer){0};
-    return 0;
+    return kin_ref_get_float(k, "attention.layer_norm_epsilon", 1e-6f, &x->eps);
 }
 
 static int read_deepseek32_layer(const kin_ref_keys *k, kin_ref_model *m, kin_ref_layer *w, int il) {
-    (void)il;
+    (void)m, (void)il;
     w->latent.indexer.rope = KIN_REF_ROPE_NEOX;
-    return read_indexer(k, m, &w->latent.indexer, true);
+    return read_indexer(k, &w->latent.indexer);
 }
 
-// Files of the longest contexts without the key are GLM-5.2's, in which three of four layers have no indexer.
+// Files of the longest contexts without the key are GLM-5.2's, in which three of four layers share the choice of an earlier one.
 static int read_glm_dsa_layer(const kin_ref_keys *k, kin_ref_model *m, kin_ref_layer *w, int il) {
     enum { LONGEST = 1 << 20 };
     int n_ctx, is_own;
+    (void)m;
     if (kin_ref_get_int(k, "context_length", 0, &n_ctx) < 0) return KIN_FAIL;
     if (kin_ref_get_int_at(k, "attention.indexer.types", il, n_ctx < LONGEST || il < 2 || il % 4 == 2, &is_own) < 0)
         return KIN_FAIL;
+    w->latent.shares_choice = is_own == 0;
+    if (w->latent.shares_choice) {
+        w->latent.indexer = (kin_ref_indexer){0};
+        return 0;
+    }
     w->latent.indexer.rope = KIN_REF_ROPE_NORMAL;
-    return read_indexer(k, m, &w->latent.indexer, is_own != 0);
+    return read_indexer(k, &w->latent.indexer);
 }
 
 static int read_muse_glimmer(const kin_ref_keys *k, kin_ref_model *m) {

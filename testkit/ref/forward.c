@@ -138,6 +138,7 @@ int kin_ref_session_run(kin_ref_session *session, int layer_begin, int layer_end
     kin_ref_session *s = session;
     if (layer_begin < s->layer_begin || layer_begin > layer_end || layer_end > s->layer_end) return -1;
     if (pos < 0 || pos >= s->n_ctx) return -1;
+    if (layer_begin < layer_end && s->model->layers[layer_begin].latent.shares_choice) return -1;
     for (int il = layer_begin; il < layer_end; il++)
         if (pos > s->n_held[il - s->layer_begin] || !can_go_back(s, il, pos)) return -1;
 

@@ -21,7 +21,8 @@ int kin_ref_session_embed(kin_ref_session *session, int token, float *x);
 
 // Passes x // (width) in place through layers [layer_begin, layer_end) at position pos, and stores their keys and values. pos
 // may be at most the number of positions that these layers hold; those from pos on are discarded. Returns -1, with nothing
-// changed, if the layers are not the session's, or pos leaves a gap or exceeds the context; nor can states.
+// changed, if the layers are not the session's, or pos leaves a gap or exceeds the context; nor can states. A layer that shares a
+// choice runs in the call of the layer before it.
 int kin_ref_session_run(kin_ref_session *session, int layer_begin, int layer_end, int pos, float *x);
 
 // Computes logits // (n_vocab) from x // (width) after the last layer. -1 if the model has no output_norm or no output matrix.

@@ -21,6 +21,7 @@ const char *kin_ref_latent_check(const kin_ref_latent *l, int n_embd) {
     if (!kin_ref_tensor_is(&l->kv_norm, 1, 1, l->n_latent)) return "kv_norm";
     if (check_both(l)) return check_both(l);
     if (l->indexer.n_head > 0 && !l->q_a.data) return "q_a";
+    if (l->indexer.n_head > 0 && l->shares_choice) return "shares_choice";
     if (kin_ref_indexer_check(&l->indexer, n_query, n_embd, l->n_rot)) return "indexer";
     return kin_ref_tensor_is(&l->out, 1, n_embd, l->n_head * l->v_dim) ? NULL : "out";
 }
@@ -117,7 +118,7 @@ void kin_ref_latent_step(const kin_ref_latent *l, const kin_ref_latent_token *to
           *low = mean + l->n_latent, *weight = low + low_floats(l), *scores = weight + low_floats(l);
     make_row(l, token, x, weight, rows + (size_t)token->pos * (size_t)(l->n_latent + l->n_rot));
     make_queries(l, token, x, low, weight, q);
-    for (int t = 0; t <= token->pos; t++) token->seen[t] = true;
+    for (int t = 0; t <= token->pos && !l->shares_choice; t++) token->seen[t] = true;
     if (l->indexer.n_head > 0)
         kin_ref_indexer_choose(&l->indexer, token->rope, token->cos_sin, token->pos, low, x, &token->keys,
                                scores + token->pos + 1, token->seen);

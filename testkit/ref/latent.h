@@ -2,7 +2,7 @@
 //
 // Of a token's latent c // (n_latent) and its common key p // (n_rot) a head's key is [K c, p] and its value V c, where K is the
 // transpose of its matrix k_b. Here K multiplies the query, and V the mean of the latents, which is the same. The common key and
-// that part of the queries may rotate. An indexer may choose which tokens are seen. Thread: any.
+// that part of the queries may rotate. An indexer may choose which tokens are seen, or that of a layer before has. Thread: any.
 #pragma once
 
 #include "testkit/ref/indexer.h"
@@ -21,6 +21,7 @@ typedef struct kin_ref_latent {
     kin_ref_tensor kv_b;                       // (n_head*(k_dim + v_dim), n_latent): K, then V of each head, instead of both
     kin_ref_tensor out;                        // (n_embd, n_head*v_dim)
     kin_ref_indexer indexer;
+    bool shares_choice; // sees what the layer before saw, and has no indexer
 } kin_ref_latent;
 
 // Returns the name of a tensor that is missing or does not fit, or NULL.
@@ -34,7 +35,7 @@ typedef struct kin_ref_latent_token {
     const kin_ref_rope *rope;  // NULL: nothing rotates
     const float *cos_sin;      // (n_rot / 2, 2), for pos
     double scale;              // of the scores
-    bool *seen;                // (n_ctx), scratch
+    bool *seen;                // (n_ctx): what the layer before saw; is changed to what this one sees
     kin_ref_indexer_keys keys; // of the indexer; whether it rounds holds for rows, too
     float eps;                 // of the norms
 } kin_ref_latent_token;

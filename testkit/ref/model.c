@@ -161,6 +161,12 @@ static const char *check_latent(const kin_ref_model *m, const kin_ref_layer *w) 
     return kin_ref_latent_check(&w->latent, m->n_embd);
 }
 
+// A layer that sees what the one before saw needs one.
+static const char *check_shared_choice(const kin_ref_model *m, int layer_begin, int il) {
+    if (!m->layers[il].latent.shares_choice) return NULL;
+    return il > layer_begin && m->layers[il - 1].latent.n_head > 0 ? NULL : "shares_choice";
+}
+
 // A layer whose keys and values are those of another one reads them in its own form.
 static const char *check_shared_keys(const kin_ref_model *m, int layer_begin, int il) {
     const kin_ref_layer *w = &m->layers[il], *of = w - w->kv_back;
@@ -284,6 +290,7 @@ const char *kin_ref_model_check(const kin_ref_model *model, int layer_begin, int
     for (int il = layer_begin; !wrong && il < layer_end; il++) {
         wrong = check_layer(model, &model->layers[il]);
         if (!wrong) wrong = check_shared_keys(model, layer_begin, il);
+        if (!wrong) wrong = check_shared_choice(model, layer_begin, il);
     }
     return wrong;
 }

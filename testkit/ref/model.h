@@ -31,7 +31,7 @@
 //   laguna    windowed layers with another number of heads, gates of the heads' results, dense layers, experts as in hy_v3
 //   step35    laguna with one gate for each head, and limits of the experts
 //   deepseek2, deepseek32, glm-dsa, mistral4: latent attention that rotates, dense layers, experts in groups, shared experts;
-//             the second and the third have indexers
+//             the second and the third have indexers, whose choice layers of the third may share
 //   lfm2, lfm2moe: short convolutions, or attention as in qwen3; dense layers, experts chosen by sigmoids
 //   qwen35, qwen35moe, qwen3next: gated delta nets, or attention with gates; experts, and a shared one with a gate
 //   mimo2     windowed layers with another number of heads and sinks, values narrower than keys, experts chosen by sigmoids
