@@ -172,15 +172,10 @@ static int read_nemotron_h_layer(const kin_ref_keys *k, kin_ref_model *m, kin_re
     return 0;
 }
 
-// With at most as many compressed rows as the indexer chooses, it chooses all. Layers without such rows have a plain rope;
-// that of the others, by YaRN, leaves the length of vectors as it is.
+// Layers without compressed rows have a plain rope; that of the others, by YaRN, leaves the length of vectors as it is.
 static int read_deepseek4(const kin_ref_keys *k, kin_ref_model *m) {
-    enum { LEAST_RATIO = 4 };
-    int n_index;
     if (kin_ref_get_float(k, "attention.compress_rope_freq_base", m->rope.freq_base, &m->rope.freq_base) < 0) return KIN_FAIL;
     if (m->rope.yarn) m->rope.attn_factor /= (float)(1 - 0.1 * log((double)m->rope.freq_scale));
-    if (kin_ref_get_int(k, "attention.indexer.top_k", 0, &n_index) < 0) return KIN_FAIL;
-    m->n_ctx_max = LEAST_RATIO * n_index;
     if (kin_ref_get_int(k, "hyper_connection.count", 0, &m->n_streams) < 0) return KIN_FAIL;
     if (kin_ref_get_int(k, "hyper_connection.sinkhorn_iterations", 0, &m->n_sinkhorn) < 0) return KIN_FAIL;
     return kin_ref_get_float(k, "hyper_connection.epsilon", 0, &m->sinkhorn_eps);
@@ -190,6 +185,7 @@ static int read_deepseek4_layer(const kin_ref_keys *k, kin_ref_model *m, kin_ref
     (void)m;
     if (kin_ref_get_int_at(k, "attention.compress_ratios", il, 0, &w->compressed.ratio) < 0) return KIN_FAIL;
     if (kin_ref_get_int(k, "attention.output_group_count", 0, &w->compressed.n_group) < 0) return KIN_FAIL;
+    if (kin_ref_get_int(k, "attention.indexer.top_k", 0, &w->compressed.indexer.n_chosen) < 0) return KIN_FAIL;
     w->is_windowed = w->compressed.ratio == 0;
     if (kin_ref_get_float_at(k, "swiglu_clamp_exp", il, 0, &w->expert_limit) < 0) return KIN_FAIL;
     return kin_ref_get_float_at(k, "swiglu_clamp_shexp", il, w->expert_limit, &w->shared_limit);

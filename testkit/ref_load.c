@@ -178,12 +178,10 @@ static bool has_layer_tensor(const loader *l, int il, const char *name) {
 
 // Finds the tensors of indexers that are not computed: contexts are as short as they must be.
 static void skip_indexer(loader *l, const kin_ref_layer *w, int il) {
-    static const char *const names[] = {
-        "indexer.q_proj.weight",          "indexer.k_proj.weight",         "indexer.q_norm.weight",
-        "indexer.k_norm.weight",          "indexer.k_norm.bias",           "indexer.proj.weight",
-        "indexer.attn_k.weight",          "indexer.attn_q_b.weight",       "indexer_compressor_kv.weight",
-        "indexer_compressor_gate.weight", "indexer_compressor_ape.weight", "indexer_compressor_norm.weight"};
-    if (w->latent.indexer.n_head > 0) return;
+    static const char *const names[] = {"indexer.q_proj.weight",   "indexer.k_proj.weight", "indexer.q_norm.weight",
+                                        "indexer.k_norm.weight",   "indexer.k_norm.bias",   "indexer.proj.weight",
+                                        "indexer.attn_q_b.weight", "indexer.attn_k.weight"};
+    if (w->latent.indexer.n_head > 0 || w->compressed.indexer.n_head > 0) return;
     for (size_t i = 0; i < sizeof names / sizeof *names; i++) find_layer_tensor(l, il, names[i]);
 }
 
@@ -316,6 +314,17 @@ static void load_convolution(loader *l, kin_ref_convolution *c, int il) {
     c->n_taps = c->taps.n_cols;
 }
 
+static kin_ref_compressor load_compressor(loader *l, int il, const char *of) {
+    static const char *const parts[] = {"kv", "gate", "ape", "norm"};
+    kin_ref_tensor found[4];
+    char name[40];
+    for (int i = 0; i < 4; i++) {
+        snprintf(name, sizeof name, "%s_compressor_%s.weight", of, parts[i]);
+        found[i] = find_layer_tensor(l, il, name);
+    }
+    return (kin_ref_compressor){found[3].n_cols, found[0], found[1], found[2], found[3]};
+}
+
 // The rest follows from the family's keys.
 static void load_compressed(loader *l, const kin_ref_model *m, kin_ref_compressed *c, int il) {
     c->q_a = find_layer_tensor(l, il, "attn_q_a.weight");
@@ -324,10 +333,14 @@ static void load_compressed(loader *l, const kin_ref_model *m, kin_ref_compresse
     c->kv = find_layer_tensor(l, il, "attn_kv.weight");
     c->kv_norm = find_layer_tensor(l, il, "attn_kv_a_norm.weight");
     c->sinks = find_layer_tensor(l, il, "attn_sinks.weight");
-    c->row = find_layer_tensor(l, il, "attn_compressor_kv.weight");
-    c->gate = find_layer_tensor(l, il, "attn_compressor_gate.weight");
-    c->place = find_layer_tensor(l, il, "attn_compressor_ape.weight");
-    c->row_norm = find_layer_tensor(l, il, "attn_compressor_norm.weight");
+    c->rows = load_compressor(l, il, "attn");
+    c->keys = load_compressor(l, il, "indexer");
+    if (c->keys.dim > 0) {
+        c->indexer.q = find_layer_tensor(l, il, "indexer.attn_q_b.weight");
+        c->indexer.weights = find_layer_tensor(l, il, "indexer.proj.weight");
+        c->indexer.n_head = c->indexer.weights.n_rows;
+        c->indexer.dim = c->keys.dim;
+    }
     c->out_a = find_layer_tensor(l, il, "attn_output_a.weight");
     c->out_b = find_layer_tensor(l, il, "attn_output_b.weight");
     c->n_head = m->n_head;

@@ -125,6 +125,7 @@ static void compressed_attention(kin_ref_session *s, int il, int pos, float *row
     const kin_ref_compressed_token token = {
         .pos = pos,
         .rope = w->is_windowed ? &m->window_rope : &m->rope,
+        .seen = s->seen,
         .eps = m->rms_eps,
         .rounds = m->rounds_rows,
     };

@@ -5,13 +5,23 @@
 
 #include "testkit/ref/vector.h"
 
+static const char *check_compressor(const kin_ref_compressor *r, int ratio, int n_embd) {
+    const int width = r->row.n_rows;
+    if ((width != r->dim && width != 2 * r->dim) || !kin_ref_tensor_is(&r->row, 1, width, n_embd)) return "row";
+    if (!kin_ref_tensor_is(&r->gate, 1, width, n_embd)) return "gate";
+    if (!kin_ref_tensor_is(&r->place, 1, ratio, width)) return "place";
+    return kin_ref_tensor_is(&r->norm, 1, 1, r->dim) ? NULL : "row_norm";
+}
+
 static const char *check_rows(const kin_ref_compressed *c, int n_embd) {
-    const int width = c->row.n_rows;
-    if (c->ratio == 0) return NULL;
-    if ((width != c->dim && width != 2 * c->dim) || !kin_ref_tensor_is(&c->row, 1, width, n_embd)) return "row";
-    if (!kin_ref_tensor_is(&c->gate, 1, width, n_embd)) return "gate";
-    if (!kin_ref_tensor_is(&c->place, 1, c->ratio, width)) return "place";
-    return kin_ref_tensor_is(&c->row_norm, 1, 1, c->dim) ? NULL : "row_norm";
+    const kin_ref_indexer *x = &c->indexer;
+    if (c->ratio == 0) return x->n_head == 0 ? NULL : "indexer";
+    if (c->rows.dim != c->dim || check_compressor(&c->rows, c->ratio, n_embd)) return "rows";
+    if (x->n_head == 0) return NULL;
+    if (x->n_head < 1 || x->n_chosen < 1 || x->dim < c->n_rot) return "indexer.n_chosen";
+    if (c->keys.dim != x->dim || check_compressor(&c->keys, c->ratio, n_embd)) return "keys";
+    if (!kin_ref_tensor_is(&x->q, 1, x->n_head * x->dim, c->q_a.n_rows)) return "indexer.q";
+    return kin_ref_tensor_is(&x->weights, 1, x->n_head, n_embd) ? NULL : "indexer.weights";
 }
 
 const char *kin_ref_compressed_check(const kin_ref_compressed *c, int n_embd) {
@@ -27,18 +37,23 @@ const char *kin_ref_compressed_check(const kin_ref_compressed *c, int n_embd) {
     return kin_ref_tensor_is(&c->out_b, 1, n_embd, n_ranks) ? NULL : "out_b";
 }
 
+// What is kept of a token: the products for rows, then those for keys, then the key of the block with the token's number.
+static size_t key_at(const kin_ref_compressed *c) {
+    return 2 * (size_t)(c->rows.row.n_rows + c->keys.row.n_rows);
+}
+
 size_t kin_ref_compressed_kept_floats(const kin_ref_compressed *c) {
-    return 2 * (size_t)c->row.n_rows;
+    return key_at(c) + (size_t)c->keys.dim;
 }
 
 // Floats of a norm's weights, of what is added to gates, and of sinks.
 static size_t weight_floats(const kin_ref_compressed *c) {
-    return (size_t)(c->q_a.n_rows + 2 * c->dim + c->n_head);
+    return (size_t)(c->q_a.n_rows + 2 * c->dim + 2 * c->keys.dim + c->n_head);
 }
 
 size_t kin_ref_compressed_scratch_floats(const kin_ref_compressed *c, int n_ctx) {
     return weight_floats(c) + 2 * (size_t)c->n_head * (size_t)c->dim + (size_t)(c->q_a.n_rows + c->out_a.n_rows + c->n_rot) +
-           2 * (size_t)n_ctx;
+           2 * (size_t)n_ctx + (size_t)c->indexer.n_head * (size_t)(c->indexer.dim + 1);
 }
 
 // x = x / sqrt(mean(x^2) + eps) * weight. x, scratch // (n)
@@ -48,58 +63,92 @@ static void norm(const kin_ref_tensor *weight, float eps, float *x, float *scrat
     for (int i = 0; i < weight->n_cols; i++) x[i] *= scratch[i];
 }
 
-// Rotates the last n_rot numbers of a row as at a position; backwards if `sign` is -1. turns // (n_rot)
-static void rotate(const kin_ref_compressed *c, const kin_ref_rope *rope, int pos, float sign, float *turns, float *row) {
+// Rotates the last n_rot of the n numbers of a row as at a position; backwards if `sign` is -1. turns // (n_rot)
+static void rotate(const kin_ref_rope *rope, int pos, float sign, float *turns, float *row, int n) {
     kin_ref_rope_cos_sin(rope, NULL, pos, turns);
-    for (int i = 1; i < c->n_rot; i += 2) turns[i] *= sign;
-    kin_ref_rope_apply(rope, turns, row + c->dim - c->n_rot);
+    for (int i = 1; i < rope->n_rot; i += 2) turns[i] *= sign;
+    kin_ref_rope_apply(rope, turns, row + n - rope->n_rot);
 }
 
-// Keeps the products of which compressed rows are made: of a row, then of its gates // (2, width).
-static void keep(const kin_ref_compressed *c, const kin_ref_compressed_token *token, const float *x, float *places, float *kept) {
-    const int width = c->row.n_rows;
-    kin_ref_matvec(&c->row, x, kept);
-    kin_ref_matvec(&c->gate, x, kept + width);
+// Of each token the products of which a compressor makes rows: of a row, then of its gates // (n_ctx, 2, width)
+typedef struct products {
+    const kin_ref_compressor *of;
+    int ratio;
+    float *kept; // of two tokens `apart` floats apart
+    size_t apart;
+} products;
+
+static void keep(const products *p, const kin_ref_compressed_token *token, const float *x, float *places) {
+    const int width = p->of->row.n_rows;
+    float *kept = p->kept + (size_t)token->pos * p->apart;
+    kin_ref_matvec(&p->of->row, x, kept);
+    kin_ref_matvec(&p->of->gate, x, kept + width);
     if (token->rounds) kin_ref_round(kept, 2 * width);
-    kin_ref_tensor_row(&c->place, token->pos % c->ratio, places);
+    kin_ref_tensor_row(&p->of->place, token->pos % p->ratio, places);
     kin_ref_add(kept + width, places, width);
 }
 
 // Adds to *sum and *weights the products of number i of tokens [first, first + ratio). Numbers are counted within products.
-static void add_tokens(const kin_ref_compressed *c, const kin_ref_compressed_cache *cache, int first, int i, double *sum,
-                       double *weights) {
-    for (int t = first; t < first + c->ratio; t++) {
-        const float *kept = cache->kept + (size_t)t * cache->kept_apart;
-        const double weight = exp((double)kept[c->row.n_rows + i]);
+static void add_tokens(const products *p, int first, int i, double *sum, double *weights) {
+    for (int t = first; t < first + p->ratio; t++) {
+        const float *kept = p->kept + (size_t)t * p->apart;
+        const double weight = exp((double)kept[p->of->row.n_rows + i]);
         *sum += weight * (double)kept[i];
         *weights += weight;
     }
 }
 
 // Makes the compressed row of block b.
-static void compress(const kin_ref_compressed *c, const kin_ref_compressed_token *token, const kin_ref_compressed_cache *cache,
-                     int b, float *scratch, float *turns) {
-    float *row = cache->blocks + (size_t)b * (size_t)c->dim;
-    const bool overlaps = c->row.n_rows > c->dim;
-    for (int i = 0; i < c->dim; i++) {
+static void compress(const products *p, const kin_ref_compressed_token *token, int b, float *scratch, float *turns, float *row) {
+    const int dim = p->of->dim;
+    const bool overlaps = p->of->row.n_rows > dim;
+    for (int i = 0; i < dim; i++) {
         double sum = 0, weights = 0;
-        if (overlaps && b > 0) add_tokens(c, cache, (b - 1) * c->ratio, i, &sum, &weights);
-        add_tokens(c, cache, b * c->ratio, overlaps ? c->dim + i : i, &sum, &weights);
+        if (overlaps && b > 0) add_tokens(p, (b - 1) * p->ratio, i, &sum, &weights);
+        add_tokens(p, b * p->ratio, overlaps ? dim + i : i, &sum, &weights);
         row[i] = (float)(sum / weights);
     }
-    norm(&c->row_norm, token->eps, row, scratch);
-    rotate(c, token->rope, b * c->ratio, 1, turns, row);
-    if (token->rounds) kin_ref_round(row, c->dim);
+    norm(&p->of->norm, token->eps, row, scratch);
+    rotate(token->rope, b * p->ratio, 1, turns, row, dim);
+    if (token->rounds) kin_ref_round(row, dim);
+}
+
+// Keeps the token's products, and makes the row and the key of the block that it ends.
+static void add_to_blocks(const kin_ref_compressed *c, const kin_ref_compressed_token *token, const float *x,
+                          const kin_ref_compressed_cache *cache, float *scratch, float *turns) {
+    const products rows = {&c->rows, c->ratio, cache->kept, cache->kept_apart};
+    const products keys = {&c->keys, c->ratio, cache->kept + 2 * c->rows.row.n_rows, cache->kept_apart};
+    const bool is_whole = (token->pos + 1) % c->ratio == 0;
+    const int b = token->pos / c->ratio;
+    keep(&rows, token, x, scratch);
+    if (is_whole) compress(&rows, token, b, scratch, turns, cache->blocks + (size_t)b * (size_t)c->dim);
+    if (c->indexer.n_head == 0) return;
+    keep(&keys, token, x, scratch);
+    if (is_whole) compress(&keys, token, b, scratch, turns, cache->kept + key_at(c) + (size_t)b * cache->kept_apart);
+}
+
+// Sets which of the first n compressed rows are seen. low // (n_query): the latent of the queries
+static void choose(const kin_ref_compressed *c, const kin_ref_compressed_token *token, const float *low, const float *x,
+                   const kin_ref_compressed_cache *cache, int n, float *scratch, float *turns) {
+    const kin_ref_indexer *indexer = &c->indexer;
+    const kin_ref_indexer_keys keys = {cache->kept + key_at(c), cache->kept_apart, token->rounds};
+    float *q = scratch, *weights = q + indexer->n_head * indexer->dim, *scores = weights + indexer->n_head;
+    for (int b = 0; b < n; b++) token->seen[b] = true;
+    if (indexer->n_head == 0) return;
+    kin_ref_matvec(&indexer->q, low, q);
+    for (int h = 0; h < indexer->n_head; h++) rotate(token->rope, token->pos, 1, turns, q + h * indexer->dim, indexer->dim);
+    kin_ref_matvec(&indexer->weights, x, weights);
+    kin_ref_indexer_see(indexer, q, weights, &keys, n, scores, token->seen);
 }
 
 // out = the mean of n rows, weighted by the softmax of their products with q and of the sink. q, out // (dim), rows // (n)
-// pointers are two runs: n_a rows from a on, then n_b from b on.
+// pointers are two runs: n_a rows from a on, then those of n_b from b on that are seen.
 static void attend(const kin_ref_compressed *c, const float *q, float sink, const float *a, int n_a, const float *b, int n_b,
-                   float *scores, float *out) {
+                   const bool *seen, float *scores, float *out) {
     const size_t dim = (size_t)c->dim;
     for (int t = 0; t < n_a + n_b; t++) {
         const float *row = t < n_a ? a + (size_t)t * dim : b + (size_t)(t - n_a) * dim;
-        scores[t] = (float)(kin_ref_dot(q, row, c->dim) / sqrt(c->dim));
+        scores[t] = t < n_a || seen[t - n_a] ? (float)(kin_ref_dot(q, row, c->dim) / sqrt(c->dim)) : -INFINITY;
     }
     kin_ref_softmax(scores, n_a + n_b, sink);
     for (size_t i = 0; i < dim; i++) {
@@ -117,7 +166,7 @@ static void make_queries(const kin_ref_compressed *c, const kin_ref_compressed_t
     kin_ref_matvec(&c->q_b, low, q);
     for (int h = 0; h < c->n_head; h++) {
         kin_ref_unit(q + h * c->dim, c->dim, (double)token->eps);
-        rotate(c, token->rope, token->pos, 1, turns, q + h * c->dim);
+        rotate(token->rope, token->pos, 1, turns, q + h * c->dim, c->dim);
     }
 }
 
@@ -130,17 +179,17 @@ void kin_ref_compressed_step(const kin_ref_compressed *c, const kin_ref_compress
     make_queries(c, token, x, low, weights, turns, q);
     kin_ref_matvec(&c->kv, x, row);
     norm(&c->kv_norm, token->eps, row, weights);
-    rotate(c, token->rope, pos, 1, turns, row);
+    rotate(token->rope, pos, 1, turns, row, c->dim);
     if (token->rounds) kin_ref_round(row, c->dim);
-    if (c->ratio > 0) keep(c, token, x, weights, cache->kept + (size_t)pos * cache->kept_apart);
-    if (c->ratio > 0 && (pos + 1) % c->ratio == 0) compress(c, token, cache, pos / c->ratio, weights, turns);
+    if (c->ratio > 0) add_to_blocks(c, token, x, cache, weights, turns);
 
     const int n_seen = pos + 1 < c->window ? pos + 1 : c->window, n_blocks = c->ratio > 0 ? (pos + 1) / c->ratio : 0;
+    choose(c, token, low, x, cache, n_blocks, scores, turns);
     kin_ref_tensor_row(&c->sinks, 0, weights);
     for (int h = 0; h < c->n_head; h++) {
         attend(c, q + h * c->dim, weights[h], row - (size_t)(n_seen - 1) * (size_t)c->dim, n_seen, cache->blocks, n_blocks,
-               scores, heads + h * c->dim);
-        rotate(c, token->rope, pos, -1, turns, heads + h * c->dim);
+               token->seen, scores, heads + h * c->dim);
+        rotate(token->rope, pos, -1, turns, heads + h * c->dim, c->dim);
     }
     for (int g = 0; g < c->n_group; g++) {
         const kin_ref_tensor of_group = kin_ref_tensor_rows(&c->out_a, g * n_rank, n_rank);

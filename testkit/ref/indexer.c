@@ -34,6 +34,20 @@ static float score_of(const kin_ref_indexer *x, const float *q, const float *wei
     return (float)sum;
 }
 
+void kin_ref_choose_greatest(const float *scores, int n, int n_chosen, bool *chosen) {
+    for (int t = 0; t < n; t++) {
+        int n_greater = 0;
+        for (int u = 0; u < n; u++) n_greater += scores[u] > scores[t] || (scores[u] == scores[t] && u < t);
+        chosen[t] = n_greater < n_chosen;
+    }
+}
+
+void kin_ref_indexer_see(const kin_ref_indexer *x, const float *q, const float *weights, const kin_ref_indexer_keys *keys, int n,
+                         float *scores, bool *seen) {
+    for (int t = 0; t < n; t++) scores[t] = score_of(x, q, weights, keys->keys + (size_t)t * keys->apart);
+    kin_ref_choose_greatest(scores, n, x->n_chosen, seen);
+}
+
 void kin_ref_indexer_choose(const kin_ref_indexer *x, const kin_ref_rope *rope, const float *cos_sin, int pos, const float *low,
                             const float *normed, const kin_ref_indexer_keys *keys, float *scratch, bool *seen) {
     float *q = scratch, *weights = q + x->n_head * x->dim, *of_norm = weights + x->n_head, *scores = of_norm + 2 * x->dim;
@@ -47,10 +61,5 @@ void kin_ref_indexer_choose(const kin_ref_indexer *x, const kin_ref_rope *rope, 
     kin_ref_matvec(&x->q, low, q);
     for (int h = 0; h < x->n_head; h++) kin_ref_rope_apply(&own, cos_sin, q + h * x->dim);
     kin_ref_matvec(&x->weights, normed, weights);
-    for (int t = 0; t <= pos; t++) scores[t] = score_of(x, q, weights, keys->keys + (size_t)t * keys->apart);
-    for (int t = 0; t <= pos; t++) {
-        int n_greater = 0;
-        for (int u = 0; u <= pos; u++) n_greater += scores[u] > scores[t] || (scores[u] == scores[t] && u < t);
-        seen[t] = n_greater < x->n_chosen;
-    }
+    kin_ref_indexer_see(x, q, weights, keys, pos + 1, scores, seen);
 }

@@ -1,4 +1,5 @@
-// The indexer of latent attention for the reference engine: small heads that choose which tokens attention sees.
+// The indexer of latent attention for the reference engine: small heads that choose which tokens attention sees. That of DeepSeek
+// V4 chooses compressed rows, and makes their keys otherwise (compressed.h).
 //
 // A token has one key. A position's score for a token is the sum over the heads h of w_h max(0, q_h . k), and the n_chosen
 // positions of greatest scores are seen; of equal ones the first counts as greater. Thread: any.
@@ -9,12 +10,12 @@
 
 typedef struct kin_ref_indexer {
     int n_head, dim, n_chosen;     // 0: all positions are seen
+    kin_ref_tensor q;              // (n_head*dim, n_query), of the latent of attention's queries
+    kin_ref_tensor weights;        // (n_head, n_embd)
     kin_ref_rope_kind rope;        // of queries and keys, whose first numbers rotate
     float eps;                     // of the keys' norm, which subtracts the mean
-    kin_ref_tensor q;              // (n_head*dim, n_query), of the latent of attention's queries
     kin_ref_tensor k;              // (dim, n_embd)
     kin_ref_tensor k_norm, k_bias; // (dim), each
-    kin_ref_tensor weights;        // (n_head, n_embd)
 } kin_ref_indexer;
 
 // Returns the name of a tensor that is missing or does not fit, or NULL.
@@ -28,6 +29,13 @@ typedef struct kin_ref_indexer_keys {
     size_t apart;
     bool rounds; // to float16
 } kin_ref_indexer_keys;
+
+// Sets the n_chosen greatest of the scores // (n); of equal ones the first counts as greater. chosen // (n)
+void kin_ref_choose_greatest(const float *scores, int n, int n_chosen, bool *chosen);
+
+// Sets seen // (n) for n keys. q // (n_head, dim), weights // (n_head); scores // (n), scratch
+void kin_ref_indexer_see(const kin_ref_indexer *x, const float *q, const float *weights, const kin_ref_indexer_keys *keys, int n,
+                         float *scores, bool *seen);
 
 // Writes the token's key, and sets seen // (pos + 1). cos_sin: of position pos; low // (n_query), x // (n_embd)
 void kin_ref_indexer_choose(const kin_ref_indexer *x, const kin_ref_rope *rope, const float *cos_sin, int pos, const float *low,

@@ -40,8 +40,9 @@
 //             an earlier layer; experts beside the dense block; an input of each layer, made of the token
 //   nemotron_h: layers of one block: a state space, attention that does not rotate, or a feed-forward block without a gate
 //   nemotron_h_moe: nemotron_h with experts, chosen by sigmoids, which may work on a latent, and a shared one
-//   deepseek4 several streams, attention that sees a window and compressed rows, experts chosen by softplus or by the token
-//   qwen4exp  qwen35moe with several streams, mixers in place of norms, an embedding of the last tokens, and gates by sigmoids
+//   deepseek4 several streams, attention that sees a window and compressed rows, of which an indexer chooses, experts chosen by
+//   softplus or by the token qwen4exp  qwen35moe with several streams, mixers in place of norms, an embedding of the last tokens,
+//   and gates by sigmoids
 #pragma once
 
 #include "testkit/ref/compressed.h"
