@@ -4,7 +4,11 @@
 //
 // Reads FOLDER/NAME.gguf and FOLDER/NAME.f32.gguf, a copy whose weights are the same values in F32. Writes FOLDER/NAME.logits,
 // the exact logits of the prompt and of 16 further ids, and prints the model's row of golden.tsv. --fused: with the fused
-// attention in all runs, since the other one of llama.cpp 0.7.0 leaves this model's indexer out.
+// attention in all runs, since the other one of llama.cpp 0.7.0 leaves this model's indexer out. The exact logits are computed
+// without the rounding to F16 before it.
+#define _GNU_SOURCE // RTLD_NEXT
+#include <dlfcn.h>
+#include <ggml.h>
 #include <llama.h>
 #include <math.h>
 #include <stdio.h>
@@ -16,7 +20,7 @@ enum { N_FURTHER = 16, MAX_IDS = 256, N_RUNS = 3 };
 static struct llama_model *models[2]; // the one of the table, and the exact one
 static llama_token ids[MAX_IDS];
 static int n_prompt, n_ids, n_vocab;
-static int always_fused;
+static int always_fused, is_exact, head_dim;
 
 static void fail(const char *text) {
     fprintf(stderr, "make: %s\n", text);
@@ -43,6 +47,14 @@ static struct llama_model *load(const char *folder, const char *name, const char
     struct llama_model *model = llama_model_load_from_file(path, p);
     if (!model) fail(path);
     return model;
+}
+
+// Is called by llama.cpp's library instead of ggml's function. If logits are to be exact, keys and values, which have
+// head_dim columns, stay in F32; masks must be in F16.
+struct ggml_tensor *ggml_cast(struct ggml_context *ctx, struct ggml_tensor *a, enum ggml_type type) {
+    struct ggml_tensor *(*cast)(struct ggml_context *, struct ggml_tensor *, enum ggml_type);
+    *(void **)&cast = dlsym(RTLD_NEXT, "ggml_cast");
+    return is_exact && type == GGML_TYPE_F16 && a->ne[0] == head_dim ? a : cast(ctx, a, type);
 }
 
 // A fused attention has keys and values in F16, unless it is exact; the other one in F32.
@@ -136,6 +148,13 @@ static void check_largest(const float *got, const float *want) {
     }
 }
 
+static int read_head_dim(const struct llama_model *model) {
+    char family[64], key[128], value[32];
+    if (llama_model_meta_val_str(model, "general.architecture", family, sizeof family) < 0) fail("there is no architecture");
+    snprintf(key, sizeof key, "%s.attention.key_length", family);
+    return llama_model_meta_val_str(model, key, value, sizeof value) < 0 ? 0 : atoi(value);
+}
+
 static void save(const char *folder, const char *name, const float *logits) {
     char path[4096];
     const size_t n = (size_t)n_ids * (size_t)n_vocab;
@@ -164,10 +183,13 @@ int main(int argc, char **argv) {
     models[0] = load(argv[2], argv[1], "");
     models[1] = load(argv[2], argv[1], ".f32");
     n_vocab = llama_vocab_n_tokens(llama_model_get_vocab(models[0]));
+    head_dim = read_head_dim(models[0]);
     generate();
     const size_t bytes = (size_t)n_ids * (size_t)n_vocab * sizeof(float);
     float *exact = allocate(bytes), *got = allocate(bytes);
+    is_exact = 1;
     eval(models[1], 0, n_ids, exact);
+    is_exact = 0;
     save(argv[2], argv[1], exact);
     for (int i = 0; i < N_RUNS; i++) {
         eval(models[0], runs[i].is_fused, runs[i].is_whole ? n_ids : 1, got);
