@@ -101,6 +101,14 @@ static int read_glm_dsa_layer(const kin_ref_keys *k, kin_ref_model *m, kin_ref_l
     return read_indexer(k, &w->latent.indexer);
 }
 
+static int read_minimax_m3_layer(const kin_ref_keys *k, kin_ref_model *m, kin_ref_layer *w, int il) {
+    kin_ref_block_indexer *x = &w->indexer;
+    (void)m, (void)il;
+    if (kin_ref_get_int(k, "attention.indexer.block_size", 0, &x->n_block) < 0) return KIN_FAIL;
+    if (kin_ref_get_int(k, "attention.indexer.top_k", 0, &x->n_chosen) < 0) return KIN_FAIL;
+    return kin_ref_get_int(k, "attention.indexer.local_blocks", 0, &x->n_local);
+}
+
 static int read_muse_glimmer(const kin_ref_keys *k, kin_ref_model *m) {
     m->norms_embedding = true;
     m->out_norm_eps = 1e-8f;
@@ -239,7 +247,12 @@ static const kin_ref_family families[] = {
     {.name = "exaone", .rope = NEOX},
     {.name = "exaone4", .rope = NEOX, .has_window = true, .period = 4, .full_at = 3, .full_has_no_rope = true},
     {.name = "stablelm", .rope = NEOX, .centers_norms = true},
-    {.name = "minimax-m3", .rope = NEOX, .gate = KIN_REF_GATE_GPT_OSS, .chooses_by_sigmoids = true},
+    {.name = "minimax-m3",
+     .rope = NEOX,
+     .gate = KIN_REF_GATE_GPT_OSS,
+     .chooses_blocks = true,
+     .chooses_by_sigmoids = true,
+     .read_layer = read_minimax_m3_layer},
     {.name = "kimi-linear", .rope = NORMAL, .has_latents = true, .never_rotates = true, .chooses_by_sigmoids = true},
     {.name = "olmo2", .rope = NEOX, .has_window = true, .period = 4, .full_at = 3, .window_rope_unscaled = true},
     {.name = "smollm3", .rope = NORMAL, .period = 4, .full_at = 3, .full_has_no_rope = true},

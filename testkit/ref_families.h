@@ -10,6 +10,7 @@ typedef struct kin_ref_family {
     kin_ref_gate gate;
     bool has_latents; // some or all layers have latent attention
     bool never_rotates;
+    bool chooses_blocks;                                  // attention's indexer chooses blocks of tokens
     bool has_query_gates;                                 // of attention, in the matrix of queries
     bool has_grouped_keys;                                // of gated delta nets: value heads of a key head stand together
     bool chooses_by_sigmoids;                             // experts, unless the file says another way

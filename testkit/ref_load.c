@@ -181,7 +181,7 @@ static void skip_indexer(loader *l, const kin_ref_layer *w, int il) {
     static const char *const names[] = {"indexer.q_proj.weight",   "indexer.k_proj.weight", "indexer.q_norm.weight",
                                         "indexer.k_norm.weight",   "indexer.k_norm.bias",   "indexer.proj.weight",
                                         "indexer.attn_q_b.weight", "indexer.attn_k.weight"};
-    if (w->latent.indexer.n_head > 0 || w->compressed.indexer.n_head > 0) return;
+    if (w->latent.indexer.n_head > 0 || w->compressed.indexer.n_head > 0 || w->indexer.n_head > 0) return;
     for (size_t i = 0; i < sizeof names / sizeof *names; i++) find_layer_tensor(l, il, names[i]);
 }
 
@@ -400,6 +400,17 @@ static void load_products(loader *l, const kin_ref_model *m, kin_ref_layer *w, i
     w->wv = find_layer_tensor(l, il, "attn_v.weight");
 }
 
+// The rest follows from the family's keys.
+static void load_block_indexer(loader *l, kin_ref_block_indexer *x, int il) {
+    if (!l->family->chooses_blocks || !has_layer_tensor(l, il, "indexer.k_proj.weight")) return;
+    x->q = find_layer_tensor(l, il, "indexer.q_proj.weight");
+    x->q_norm = find_layer_tensor(l, il, "indexer.q_norm.weight");
+    x->k = find_layer_tensor(l, il, "indexer.k_proj.weight");
+    x->k_norm = find_layer_tensor(l, il, "indexer.k_norm.weight");
+    x->dim = x->k.n_rows;
+    x->n_head = x->dim > 0 ? x->q.n_rows / x->dim : 0;
+}
+
 static void load_attention(loader *l, const kin_ref_model *m, kin_ref_layer *w, int il) {
     load_products(l, m, w, il);
     w->wq_has_gates = l->family->has_query_gates;
@@ -410,6 +421,7 @@ static void load_attention(loader *l, const kin_ref_model *m, kin_ref_layer *w, 
     w->bo = find_layer_tensor(l, il, "attn_output.bias");
     w->q_norm = find_layer_tensor(l, il, "attn_q_norm.weight");
     w->k_norm = find_layer_tensor(l, il, "attn_k_norm.weight");
+    load_block_indexer(l, &w->indexer, il);
     w->head_gate = find_layer_tensor(l, il, "attn_gate.weight");
     w->sinks = find_layer_tensor(l, il, "attn_sinks.weight");
 }

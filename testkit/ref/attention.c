@@ -19,15 +19,17 @@ static void place_heads(kin_ref_session *s, const kin_ref_layer *w, const kin_re
     }
 }
 
-// out = sum_t softmax_t(q . k_t / sqrt(k_dim)) v_t over positions first <= t <= pos, for one query head.
-// q // (k_dim); out // (v_dim); k, v // (pos + 1, stride), each row begins with this head's
+// out = sum_t softmax_t(q . k_t / sqrt(k_dim)) v_t over positions first <= t <= pos that are seen, for one query head.
+// q // (k_dim); out // (v_dim); seen // (pos + 1), NULL: all; k, v // (pos + 1, stride), each row begins with this head's
 static void attend(kin_ref_session *s, kin_ref_heads heads, const float *q, const float *k, const float *v, int first, int pos,
-                   float sink, float *out) {
+                   const bool *seen, float sink, float *out) {
     const kin_ref_model *m = s->model;
     const size_t stride = (size_t)m->n_head_kv * (size_t)m->head_dim;
     const double by = m->attn_scale != 0 ? (double)m->attn_scale : 1 / sqrt(heads.k_dim);
-    for (int t = first; t <= pos; t++)
-        s->scores[t] = kin_ref_capped((float)(kin_ref_dot(q, k + (size_t)t * stride, heads.k_dim) * by), m->score_cap);
+    for (int t = first; t <= pos; t++) {
+        const double score = kin_ref_dot(q, k + (size_t)t * stride, heads.k_dim) * by;
+        s->scores[t] = !seen || seen[t] ? kin_ref_capped((float)score, m->score_cap) : -INFINITY;
+    }
     kin_ref_softmax(s->scores + first, pos + 1 - first, sink);
     for (int i = 0; i < heads.v_dim; i++) {
         double sum = 0;
@@ -73,7 +75,8 @@ static void attend_all(kin_ref_session *s, const kin_ref_layer *w, const float *
     if (w->sinks.data) kin_ref_tensor_row(&w->sinks, 0, s->weights);
     for (int h = 0; h < heads.n; h++) {
         const int i_kv = h / (heads.n / heads.n_kv);
-        attend(s, heads, s->q + h * heads.k_dim, k + i_kv * heads.k_dim, v + i_kv * heads.v_dim, first, pos,
+        const bool *seen = w->indexer.n_head > 0 ? s->seen + (size_t)i_kv * (size_t)(pos + 1) : NULL;
+        attend(s, heads, s->q + h * heads.k_dim, k + i_kv * heads.k_dim, v + i_kv * heads.v_dim, first, pos, seen,
                w->sinks.data ? s->weights[h] : -INFINITY, s->heads + h * heads.v_dim);
     }
     kin_ref_scale(s->heads, kin_ref_factor(m->value_scale), heads.n * heads.v_dim);
@@ -138,6 +141,15 @@ static void compressed_attention(kin_ref_session *s, int il, int pos, float *row
     kin_ref_compressed_step(&w->compressed, &token, s->normed, &cache, s->scratch, s->added);
 }
 
+// Sets s->seen for s->normed if the layer has an indexer of blocks.
+static void choose_blocks(kin_ref_session *s, int il, int pos) {
+    const kin_ref_model *m = s->model;
+    const kin_ref_indexer_keys keys = {kept_of(s, il), s->n_kept, m->rounds_rows};
+    if (m->layers[il].indexer.n_head == 0) return;
+    kin_ref_block_indexer_choose(&m->layers[il].indexer, &m->rope, s->cos_sin, pos, m->rms_eps, s->normed, &keys, s->scratch,
+                                 s->seen);
+}
+
 void kin_ref_attention(kin_ref_session *s, int il, int pos, float *x) {
     const kin_ref_model *m = s->model;
     const kin_ref_layer *w = &m->layers[il];
@@ -158,6 +170,7 @@ void kin_ref_attention(kin_ref_session *s, int il, int pos, float *x) {
     if (w->wq_has_gates) take_gates(s, kin_ref_heads_of(m, w));
     place_heads(s, w, &w->q_norm, s->q, kin_ref_heads_of(m, w).n);
     if (w->kv_back == 0) make_row(s, w, k + (size_t)pos * stride, v + (size_t)pos * stride);
+    choose_blocks(s, il, pos);
     attend_all(s, w, k, v, pos);
     kin_ref_project(s, &w->wo, &w->bo, 0, s->heads, s->added);
     kin_ref_add_block(s, &w->attn_out_norm, x);

@@ -56,13 +56,6 @@ size_t kin_ref_compressed_scratch_floats(const kin_ref_compressed *c, int n_ctx)
            2 * (size_t)n_ctx + (size_t)c->indexer.n_head * (size_t)(c->indexer.dim + 1);
 }
 
-// x = x / sqrt(mean(x^2) + eps) * weight. x, scratch // (n)
-static void norm(const kin_ref_tensor *weight, float eps, float *x, float *scratch) {
-    kin_ref_tensor_row(weight, 0, scratch);
-    kin_ref_unit(x, weight->n_cols, (double)eps);
-    for (int i = 0; i < weight->n_cols; i++) x[i] *= scratch[i];
-}
-
 // Rotates the last n_rot of the n numbers of a row as at a position; backwards if `sign` is -1. turns // (n_rot)
 static void rotate(const kin_ref_rope *rope, int pos, float sign, float *turns, float *row, int n) {
     kin_ref_rope_cos_sin(rope, NULL, pos, turns);
@@ -108,7 +101,7 @@ static void compress(const products *p, const kin_ref_compressed_token *token, i
         add_tokens(p, b * p->ratio, overlaps ? dim + i : i, &sum, &weights);
         row[i] = (float)(sum / weights);
     }
-    norm(&p->of->norm, token->eps, row, scratch);
+    kin_ref_tensor_norm(&p->of->norm, token->eps, row, scratch);
     rotate(token->rope, b * p->ratio, 1, turns, row, dim);
     if (token->rounds) kin_ref_round(row, dim);
 }
@@ -162,7 +155,7 @@ static void attend(const kin_ref_compressed *c, const float *q, float sink, cons
 static void make_queries(const kin_ref_compressed *c, const kin_ref_compressed_token *token, const float *x, float *low,
                          float *scratch, float *turns, float *q) {
     kin_ref_matvec(&c->q_a, x, low);
-    norm(&c->q_norm, token->eps, low, scratch);
+    kin_ref_tensor_norm(&c->q_norm, token->eps, low, scratch);
     kin_ref_matvec(&c->q_b, low, q);
     for (int h = 0; h < c->n_head; h++) {
         kin_ref_unit(q + h * c->dim, c->dim, (double)token->eps);
@@ -178,7 +171,7 @@ void kin_ref_compressed_step(const kin_ref_compressed *c, const kin_ref_compress
     float *row = cache->rows + (size_t)pos * (size_t)c->dim;
     make_queries(c, token, x, low, weights, turns, q);
     kin_ref_matvec(&c->kv, x, row);
-    norm(&c->kv_norm, token->eps, row, weights);
+    kin_ref_tensor_norm(&c->kv_norm, token->eps, row, weights);
     rotate(token->rope, pos, 1, turns, row, c->dim);
     if (token->rounds) kin_ref_round(row, c->dim);
     if (c->ratio > 0) add_to_blocks(c, token, x, cache, weights, turns);

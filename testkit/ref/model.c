@@ -153,7 +153,8 @@ static const char *check_attention(const kin_ref_model *m, const kin_ref_layer *
         {"sinks", &w->sinks, false, 1, 1, n_head},
         {"head_gate", &w->head_gate, false, 1, w->head_gate.n_rows == n_head ? n_head : n_head * value_dim, m->n_embd},
     };
-    return misfit(list, sizeof list / sizeof *list);
+    const char *wrong = misfit(list, sizeof list / sizeof *list);
+    return wrong ? wrong : kin_ref_block_indexer_check(&w->indexer, n_head_kv, m->n_embd, m->rope.n_rot);
 }
 
 static const char *check_latent(const kin_ref_model *m, const kin_ref_layer *w) {

@@ -11,7 +11,8 @@
 //   exaone    NEOX rope
 //   exaone4   NEOX rope, q_norm and k_norm, norms after the blocks instead of before them; windowed layers, and only these rotate
 //   stablelm  NEOX rope, norms that subtract the mean, with biases, and of each head with its own weights; parallel blocks
-//   minimax-m3: qwen3moe with dense layers, experts chosen by sigmoids, a shared expert, and the gate of gpt-oss
+//   minimax-m3: qwen3moe with dense layers, experts chosen by sigmoids, a shared expert, and the gate of gpt-oss; an indexer of
+//             blocks of tokens
 //   kimi-linear: delta attention, or latent attention, in place of attention; feed-forward blocks as in minimax-m3, with SiLU
 //   olmo2     exaone4, but q_norm and k_norm are of all heads at once; windowed layers have a rope of their own
 //   smollm3   llama, with layers that do not rotate
@@ -45,6 +46,7 @@
 //   and gates by sigmoids
 #pragma once
 
+#include "testkit/ref/block_indexer.h"
 #include "testkit/ref/compressed.h"
 #include "testkit/ref/convolution.h"
 #include "testkit/ref/delta.h"
@@ -114,6 +116,7 @@ typedef struct kin_ref_layer {
     kin_ref_tensor bo;             // (n_embd), may be absent
     kin_ref_tensor q_norm, k_norm; // (head_dim), or a row for each head, or (n_head*head_dim) for all at once; may be absent
     kin_ref_tensor sinks;          // (n_head): a score of each head that has no value; may be absent
+    kin_ref_block_indexer indexer; // may be absent
     kin_ref_tensor head_gate;      // (n_head or n_head*value_dim, n_embd), of the heads' results; may be absent
     float expert_limit;            // limits silu(g) from above, and u from both sides; 0: no limit
     float shared_limit;            // the same for the shared expert

@@ -51,6 +51,7 @@ static bool allocate_states(kin_ref_session *s) {
         n_scratch = max_size(n_scratch, kin_ref_ngram_scratch_floats(&w->ngram));
         if (w->compressed.n_head > 0)
             n_scratch = max_size(n_scratch, kin_ref_compressed_scratch_floats(&w->compressed, s->n_ctx));
+        n_scratch = max_size(n_scratch, kin_ref_block_indexer_scratch_floats(&w->indexer, s->n_ctx));
         if (w->latent.n_head > 0) n_scratch = max_size(n_scratch, kin_ref_latent_scratch_floats(&w->latent, s->n_ctx));
     }
     s->states = calloc((size_t)max_int(s->layer_end - s->layer_begin, 1) * s->n_state, sizeof *s->states);
@@ -66,7 +67,7 @@ static bool allocate_streams(kin_ref_session *s) {
     for (int il = s->layer_begin; il < s->layer_end; il++) {
         const kin_ref_layer *w = &m->layers[il];
         s->n_kept = max_size(s->n_kept, kin_ref_compressed_kept_floats(&w->compressed));
-        s->n_kept = max_size(s->n_kept, (size_t)w->latent.indexer.dim);
+        s->n_kept = max_size(s->n_kept, (size_t)max_int(w->latent.indexer.dim, w->indexer.dim));
         if (w->ngram.size > 0) s->n_kept = max_size(s->n_kept, kin_ref_width(m));
     }
     s->kept = floats(max_int(s->layer_end - s->layer_begin, 1), s->n_ctx, (int)s->n_kept);
@@ -75,7 +76,7 @@ static bool allocate_streams(kin_ref_session *s) {
     s->sinkhorn = floats(n * (2 + n), 1, n * m->n_embd + 2);
     s->shares_of_streams = floats(1, 1, n);
     s->tokens = calloc((size_t)s->n_ctx, sizeof *s->tokens);
-    s->seen = calloc((size_t)s->n_ctx, sizeof *s->seen);
+    s->seen = calloc((size_t)s->n_ctx * (size_t)m->n_head_kv, sizeof *s->seen);
     return s->seen && s->kept && s->single && s->streams && s->sinkhorn && s->shares_of_streams && s->tokens;
 }
 

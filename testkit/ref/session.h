@@ -25,7 +25,7 @@ struct kin_ref_session {
     float *kept;         // (layers, n_ctx, n_kept): products for compressed rows, or for the convolution of n-grams; index keys
     size_t n_kept;
     int token;     // that was embedded last
-    bool *seen;    // (n_ctx): the positions that an indexer chose for the token that runs
+    bool *seen;    // (n_head_kv, n_ctx): the positions that an indexer chose for the token that runs
     int *tokens;   // (n_ctx): of all positions
     float *states; // (layers, n_state): of layers that have a state
     size_t n_state;

@@ -1,6 +1,7 @@
 #include "testkit/ref/tensor.h"
 
 #include "testkit/ref/dequant.h"
+#include "testkit/ref/vector.h"
 
 static size_t row_bytes(const kin_ref_tensor *t) {
     return (size_t)(t->n_cols / kin_ref_block_n(t->type)) * kin_ref_block_bytes(t->type);
@@ -59,4 +60,10 @@ static float dot_row(int type, const uint8_t *row, const float *x, int n) {
 
 void kin_ref_matvec(const kin_ref_tensor *w, const float *x, float *out) {
     for (int i = 0; i < w->n_rows; i++) out[i] = dot_row(w->type, w->data + row_bytes(w) * (size_t)i, x, w->n_cols);
+}
+
+void kin_ref_tensor_norm(const kin_ref_tensor *w, float eps, float *x, float *scratch) {
+    kin_ref_tensor_row(w, 0, scratch);
+    kin_ref_unit(x, w->n_cols, (double)eps);
+    for (int i = 0; i < w->n_cols; i++) x[i] *= scratch[i];
 }

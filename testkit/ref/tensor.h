@@ -35,3 +35,6 @@ int kin_ref_tensor_int(const kin_ref_tensor *t, int i, int j);
 
 // out = w x, each sum in double. w // (n_rows, n_cols), x // (n_cols), out // (n_rows); out and x must not overlap.
 void kin_ref_matvec(const kin_ref_tensor *w, const float *x, float *out);
+
+// x = x / sqrt(mean(x^2) + eps) * w. w, x, scratch // (n_cols)
+void kin_ref_tensor_norm(const kin_ref_tensor *w, float eps, float *x, float *scratch);
