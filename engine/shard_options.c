@@ -17,7 +17,8 @@ kin_shard_options kin_shard_options_defaults(const kin_model *model) {
 
 int kin_shard_check_kernels(const kin_model *model, const kin_shard_options *o, kin_err *why) {
     kin_hparams hp = kin_share_hparams(&o->share, model);
-    if (o->ggml_kernels || !o->flash) return kin_err_set(why, "they are disabled");
+    if (o->ggml_kernels) return kin_err_set(why, "they are disabled by --kernels ggml");
+    if (!o->flash) return kin_err_set(why, "they are disabled by --no-flash");
     return kin_ops_check(&hp, o->kv_type, why);
 }
 

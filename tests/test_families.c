@@ -856,7 +856,8 @@ static void kernels_that_do_not_fit_are_refused_with_the_size(void **state) {
         2, 2, 512, 24, false,
         "needs kin's CPU kernels for the states of recurrent layers, but heads of 24 values, as in layer 0, do not fit");
     check_refusal(2, 2, 264, 64, false, "but hidden states of 264 values do not fit them: multiples of 16 do");
-    check_refusal(2, 2, 512, 64, true, "needs kin's CPU kernels for the states of recurrent layers, but they are disabled");
+    check_refusal(2, 2, 512, 64, true,
+                  "needs kin's CPU kernels for the states of recurrent layers, but they are disabled by --kernels ggml");
 }
 
 int main(void) {
