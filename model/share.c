@@ -195,9 +195,9 @@ int kin_share_split(const kin_model *m, int kv_type, const double *weights, int 
                            p.n_heads == 0 ? "its heads" : "parts of its feed-forward block");
     if (p.n_heads < n_ranks || p.n_ff < n_ranks)
         return kin_err_set(err,
-                           "%d devices cannot share the layers of this model: its weights divide into only %d pieces of "
+                           "%d devices cannot share the layers of this model: its weights divide into only %d piece%s of "
                            "attention and %d of the feed-forward block",
-                           n_ranks, p.n_heads, p.n_ff);
+                           n_ranks, p.n_heads, p.n_heads == 1 ? "" : "s", p.n_ff);
     kin_deal(p.n_heads, weights, n_ranks, heads);
     kin_deal(p.n_ff, weights, n_ranks, ff);
     for (int r = 0, head = 0, column = 0; r < n_ranks; r++) {

@@ -13,7 +13,7 @@ claim='devices that cannot share a model are told, in the log and by status, to 
 join dora
 on_head run -m "$dir/narrow.gguf" -p x -n 4 >"$dir/text" &
 pid_head=$!
-why='2 devices cannot share the layers of this model: .* of the feed-forward block'
+why='2 devices cannot share the layers of this model: its weights divide into only 1 piece of attention and .* of the feed-forward block'
 wait_for 20 "$dir/head.log" "$why"
 HOME=$dir/head "$kin" status --key-file "$dir/head/key" "127.0.0.1:$port" >"$dir/status.txt" 2>"$dir/status.log"
 says "$dir/status.txt" "^head 'desk': .*$why\$"
