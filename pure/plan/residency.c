@@ -23,6 +23,7 @@ static size_t spread(const uint64_t *bytes, size_t begin, size_t end, uint32_t *
 }
 
 void kin_residency_order(const uint64_t *bytes, size_t n, size_t n_first, uint32_t *order) {
+    if (n == 0) return;
     size_t n_order = spread(bytes, 0, n_first, order);
     n_order += spread(bytes, n_first, n, order + n_order);
     for (uint32_t block = 0; block < n; block++) {
