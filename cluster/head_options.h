@@ -1,4 +1,4 @@
-// What a cluster (cluster/cluster.h) is opened with. All of its parts (cluster/head) read it; none changes it.
+// Options of a cluster (cluster/cluster.h). All of its parts (cluster/head) read them; none changes them.
 #pragma once
 
 #include <stdatomic.h>

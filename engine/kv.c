@@ -6,7 +6,7 @@
 
 static const ggml_fp16_t f16_zero = 0x0000, f16_minus_infinity = 0xfc00;
 
-// What is kept of a token in a layer.
+// The caches of a layer: one entry of each per token.
 enum { KEYS, VALUES, INDEX_KEYS, N_CACHES };
 
 struct kin_kv {

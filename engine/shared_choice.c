@@ -50,8 +50,8 @@ void kin_shared_choice_give(const kin_shared_choice *c, int n, const int32_t *n_
     }
 }
 
-// Returns the position of these digits; KIN_FAIL: they are none. The wire's rounding may have changed a digit by less than a
-// half.
+// Returns the position that the digits encode, or KIN_FAIL if one is out of range. Rounding on the wire changes a digit by less
+// than a half.
 static int32_t position_of(const float *digits, int apart) {
     int32_t pos = 0;
     for (int digit = KIN_CHOICE_DIGITS - 1; digit >= 0; digit--) {

@@ -188,7 +188,7 @@ static struct ggml_tensor *last_queries(kin_graph *g, int il, struct ggml_tensor
 }
 
 // Stores the keys of the layer's indexer for the normed x, and returns the blocks that it chooses for the rows that are needed.
-// NULL: there is none, or they see all.
+// Returns NULL if the layer has no indexer, or if the context is short enough for all tokens to be seen.
 static struct ggml_tensor *choose_blocks(kin_graph *g, int il, struct ggml_tensor *x) {
     const kin_layer layer = kin_layer_of(g->hp, il);
     struct ggml_tensor *const *w = g->layers[il].w;

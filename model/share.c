@@ -7,7 +7,7 @@
 
 // ---- what is cut
 
-// What a weight is cut by.
+// The width along which a weight is cut.
 typedef enum width {
     BY_HEAD,
     BY_FF, // columns of dense feed-forward blocks, of each expert, and of the experts that every token uses

@@ -1,4 +1,5 @@
-// What the computing thread knows of the epoch: the head's work, who takes part, and what the cluster is busy with. Plain data.
+// The state of the epoch as the computing thread sees it: the head's work, the members, and the cluster's current activity. Plain
+// data.
 #pragma once
 
 #include "cluster/head/devices.h"

@@ -17,7 +17,7 @@ typedef struct kin_cluster_steps {
     const kin_ring_member *ring;
     const kin_relay *relay;
     const kin_head_counts *counts;
-    kin_cluster_poll poll; // nobody waits for it
+    kin_cluster_poll poll; // runs beside the steps; no caller blocks on its answers
     kin_lost_step lost;
 } kin_cluster_steps;
 

@@ -1,4 +1,5 @@
-// What tokens took on each member of the ring: the devices are polled, and the planner corrects its predictions by their times.
+// Collects the time that a token takes on each member of the ring: devices are polled, and the planner corrects its predictions
+// by their answers.
 //
 // Owner: kin_cluster. Thread: the loop's, except wait.
 #pragma once

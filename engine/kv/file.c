@@ -48,7 +48,7 @@ int kin_kv_file_write(const char *dir, kin_kv_room *room, const kin_page_name *n
         return KIN_FAIL;
     int fd = open(passing.text, O_WRONLY | O_CREAT | O_TRUNC | O_NOFOLLOW | O_CLOEXEC, 0600);
     bool ok = fd >= 0 && kin_io_write(fd, bytes, n, 0) == 0;
-    if (!ok) kin_err_set(err, "%s: %s", all, strerror(errno)); // the page's own name would tell nobody anything
+    if (!ok) kin_err_set(err, "%s: %s", all, strerror(errno)); // names the folder, because users know it; a page's name is a hash
     if (fd >= 0 && close(fd) != 0 && ok) ok = kin_err_set(err, "%s: %s", all, strerror(errno)) == 0;
     if (ok && rename(passing.text, path.text) != 0) ok = kin_err_set(err, "%s: %s", all, strerror(errno)) == 0;
     if (!ok && fd >= 0) unlink(passing.text);
