@@ -11,17 +11,10 @@ import fs from 'node:fs';
 import net from 'node:net';
 import process from 'node:process';
 
+import { readArguments } from './arguments.mjs';
+
 const options = { idle: 10000, vanish: 1000, slow: 200, large: 20, readers: 8, seconds: 10, pid: 0 };
-let url;
-for (let i = 2; i < process.argv.length; i++) {
-  const word = process.argv[i];
-  if (word.startsWith('--')) options[word.slice(2)] = +process.argv[++i];
-  else url = new URL(word);
-}
-if (!url) {
-  console.error('usage: node bench/beside.mjs [OPTIONS] URL');
-  process.exit(2);
-}
+const url = new URL(readArguments(options, 'beside.mjs [OPTIONS] URL').at(-1));
 
 const WITHIN_MS = 60000; // for what takes milliseconds, however busy the machine is
 const quantile = (list, q) => [...list].sort((a, b) => a - b)[Math.min(list.length - 1, Math.floor(q * list.length))];

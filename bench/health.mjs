@@ -10,17 +10,10 @@ import { fork } from 'node:child_process';
 import http from 'node:http';
 import process from 'node:process';
 
+import { readArguments } from './arguments.mjs';
+
 const options = { numbers: 20000000, every: 2, rounds: 3, send: '' };
-let url;
-for (let i = 2; i < process.argv.length; i++) {
-  const word = process.argv[i];
-  if (word.startsWith('--')) options[word.slice(2)] = process.argv[++i];
-  else url = new URL(word);
-}
-if (!url) {
-  console.error('usage: node bench/health.mjs [OPTIONS] URL');
-  process.exit(2);
-}
+const url = new URL(readArguments(options, 'health.mjs [OPTIONS] URL').at(-1));
 
 const BEHIND_MS = 500, ALONE_MS = 2000;
 const quantile = (list, q) => [...list].sort((a, b) => a - b)[Math.min(list.length - 1, Math.floor(q * list.length))];

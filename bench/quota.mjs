@@ -9,17 +9,10 @@ import { spawn } from 'node:child_process';
 import fs from 'node:fs';
 import process from 'node:process';
 
+import { readArguments } from './arguments.mjs';
+
 const options = { kin: 'build/kin', tokens: 200, rounds: 3, percent: 5 };
-let model;
-for (let i = 2; i < process.argv.length; i++) {
-  const word = process.argv[i];
-  if (word.startsWith('--')) options[word.slice(2)] = process.argv[++i];
-  else model = word;
-}
-if (!model) {
-  console.error('usage: node bench/quota.mjs [OPTIONS] MODEL.gguf');
-  process.exit(2);
-}
+const model = readArguments(options, 'quota.mjs [OPTIONS] MODEL.gguf').at(-1);
 
 const group = `/sys/fs/cgroup/cpu/kin-quota-${process.pid}`, port = 20000 + (process.pid % 9000);
 const quantile = (list, q) => [...list].sort((a, b) => a - b)[Math.min(list.length - 1, Math.floor(q * list.length))];

@@ -14,19 +14,12 @@ import os from 'node:os';
 import path from 'node:path';
 import process from 'node:process';
 
+import { readArguments } from './arguments.mjs';
+
 const options = {
   kin: 'build/kin', system: 8000, turn: 300, turns: 20, reply: 60, stop: 8, kill: 14, ctx: 16384, memory: '', 'kv-disk': '4G', share: 3,
 };
-let model;
-for (let i = 2; i < process.argv.length; i++) {
-  const word = process.argv[i];
-  if (word.startsWith('--')) options[word.slice(2)] = process.argv[++i];
-  else model = word;
-}
-if (!model) {
-  console.error('usage: node bench/replay.mjs [OPTIONS] MODEL.gguf');
-  process.exit(2);
-}
+const model = readArguments(options, 'replay.mjs [OPTIONS] MODEL.gguf').at(-1);
 
 const UNITS = { '': 1, B: 1, K: 2 ** 10, KiB: 2 ** 10, M: 2 ** 20, MiB: 2 ** 20, G: 2 ** 30, GiB: 2 ** 30 };
 const BLOCK = 64; // tokens of a page

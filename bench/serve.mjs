@@ -8,19 +8,11 @@
 // --cut 1: when one text has all its tokens, the others end with those that they have: what is steady is over.
 // --long N: a prompt of about N tokens comes in among 4 streams; the longest gap between their tokens meanwhile, their steady gap, and the longest in two
 // seconds before.
-import process from 'node:process';
+
+import { readArguments } from './arguments.mjs';
 
 const options = { streams: '1,2,4,8,16,32,64', tokens: 32, prompt: 32, rounds: 3, long: 0, cut: 0 };
-const servers = [];
-for (let i = 2; i < process.argv.length; i++) {
-  const word = process.argv[i];
-  if (word.startsWith('--')) options[word.slice(2)] = process.argv[++i];
-  else servers.push(word.split(/=(.*)/s).slice(0, 2));
-}
-if (servers.length === 0) {
-  console.error('usage: node bench/serve.mjs [OPTIONS] NAME=URL...');
-  process.exit(2);
-}
+const servers = readArguments(options, 'serve.mjs [OPTIONS] NAME=URL...').map((word) => word.split(/=(.*)/s).slice(0, 2));
 
 const quantile = (list, q) => [...list].sort((a, b) => a - b)[Math.min(list.length - 1, Math.floor(q * list.length))];
 const words = 'the quick brown fox jumps over the lazy dog and then it sleeps under a tall tree '.split(' ');

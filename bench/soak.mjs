@@ -11,17 +11,10 @@ import net from 'node:net';
 import fs from 'node:fs';
 import process from 'node:process';
 
+import { readArguments } from './arguments.mjs';
+
 const options = { minutes: 30, clients: 32, seed: 1, pid: 0 };
-let url;
-for (let i = 2; i < process.argv.length; i++) {
-  const word = process.argv[i];
-  if (word.startsWith('--')) options[word.slice(2)] = +process.argv[++i];
-  else url = new URL(word);
-}
-if (!url) {
-  console.error('usage: node bench/soak.mjs [OPTIONS] URL');
-  process.exit(2);
-}
+const url = new URL(readArguments(options, 'soak.mjs [OPTIONS] URL').at(-1));
 
 // ---- chance: a generator per client, so that a seed gives the same requests
 
