@@ -2,7 +2,9 @@
 # Kills devices of a group while it generates, and checks that the output is one that a correct engine could write. Uses real processes
 # of one thread on loopback.
 #
-#   bench/group_kills.sh [KILLS] [SEED]      KIN (default: build/kin), TOKENS (200), SPARES (0; 1: two of four share, two are standby)
+#   bench/group_kills.sh [KILLS] [SEED]      KIN (default: build/kin), TOKENS (200), SPARES (0; 1: two of four share, two are standby),
+#       KEYS (a text of another family's metadata, as in bench/families, with at least four key/value heads; default: llama),
+#       TYPE (q8_0; with experts f32: of nearly equal ones, rounding chooses another, and then the logits differ much)
 #
 # A group of four generates the same greedy text repeatedly. Each time a device is killed at a random moment; it returns at once, a second
 # later, or after the text. Each text is then split into pieces: from its beginning, the longest piece for which an undisturbed group of
@@ -12,6 +14,7 @@
 set -u
 kills=${1:-20} seed=${2:-1} n_tokens=${TOKENS:-200} prompt='1, 5, 9, 14, 20' n_vocab=512
 set -- "${KIN:-$PWD/build/kin}"
+keys=${KEYS:+$(realpath "$KEYS")}
 cd "$(dirname "$0")/../tests" || exit 1
 # shellcheck disable=SC2034 # ring.sh uses it
 beside=.
@@ -19,7 +22,10 @@ beside=.
 . ./ring.sh
 export KIN_PLAN=tp KIN_PROFILE="$PWD/machine.json" KIN_DRAFT=off KIN_CTX=1024
 [ "${SPARES:-0}" = 1 ] && size=2 || size=4
-"$mkmodel" --preset tiny --type q8_0 --heads 8 --heads-kv "$size" --layers 4 --ctx 1024 --vocab $n_vocab -o "$dir/model.gguf" 2>"$dir/made" || exit 1
+shape="--preset tiny --heads 8 --heads-kv $size --layers 4 --ctx 1024"
+[ -z "$keys" ] || shape="--keys $keys"
+# shellcheck disable=SC2086 # a list of words
+"$mkmodel" $shape --type "${TYPE:-q8_0}" --vocab $n_vocab -o "$dir/model.gguf" 2>"$dir/made" || exit 1
 below() { echo $((0x$(echo "$seed $1" | sha256sum | head -c 7) % $2)); } # WHAT N
 ask() { # BASE PROMPT N KEEPS FILE: writes each token's id and log-probability to FILE
     curl -s -m 100 "$1/completion" -d "{\"prompt\": [$2], \"n_predict\": $3, \"temperature\": 0, \"ignore_eos\": true, \"n_probs\": 1, \"cache_prompt\": $4}" |
