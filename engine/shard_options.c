@@ -37,8 +37,9 @@ bool kin_shard_is_whole(const kin_model *model, const kin_shard_options *o) {
     return o->output && kin_share_is_whole(&o->share) && kin_windows_n_layers(&o->windows) == model->hp.n_layer;
 }
 
-// Members of a group share each layer, layers without pages would need the states before, and the residual tells neither tokens
-// nor what else crosses a border.
+// A lost layer can be recomputed from logged hidden states only if these are all of its input: not in a group, whose members
+// share each layer; not with recurrent states or windows, which need what came before; not where tokens or other rows cross the
+// border too.
 bool kin_shard_has_borders(const kin_model *model, const kin_shard_options *o) {
     const kin_kv_options kv = kin_shard_kv_options(model, o);
     return kin_share_is_whole(&o->share) && !kin_hparams_has_states(&model->hp) && kin_hparams_token_layers(&model->hp) == 0 &&
