@@ -20,6 +20,7 @@ static int open_shard(kin_runner *r, const kin_runner_options *o, kin_err *err) 
     so.cache_dir = o->cache_dir;
     so.kv_disk.dir = o->kv_dir;
     so.memory = o->memory;
+    so.keeps_output = o->keeps_output;
     so.mode = o->mode;
     return kin_shard_open(&r->shard, &r->model, &r->devices, &so, err);
 }

@@ -18,6 +18,7 @@ typedef struct kin_runner_options {
     const char *cache_dir; // NULL: no prepacked cache
     const char *kv_dir;    // for pages of the KV cache; NULL: none
     uint64_t memory;       // limit in bytes for everything; 0: what the machine can spare
+    bool keeps_output;     // the output matrix leaves memory last
     kin_stream_mode mode;  // how weights that do not fit in memory are read
 } kin_runner_options;
 

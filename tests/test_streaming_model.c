@@ -27,6 +27,7 @@
 
 enum {
     MAX_VOCAB = 10240,
+    N_EMBD = 512,  // of the dense models
     N_PROMPT = 45, // three batches
     N_BATCH = 20,
     N_MADE = 8, // tokens generated after the prompt
@@ -41,7 +42,7 @@ static kin_model_spec dense(const char *mix, int n_layer, int n_vocab) {
     kin_model_spec s = kin_model_spec_defaults();
     s.mix = mix;
     s.n_layer = n_layer;
-    s.n_embd = 512;
+    s.n_embd = N_EMBD;
     s.n_ff = 1024;
     s.n_vocab = n_vocab;
     return s;
@@ -365,6 +366,38 @@ static void expect_streaming(const fixture *f, uint64_t part) {
 }
 #define expect_streaming(...) FROM_TEST(expect_streaming(__VA_ARGS__))
 
+// Computes tokens with most of the memory, and drafts between them from any hidden states. Returns the bytes that were read.
+static uint64_t read_with_drafts(const fixture *f, int n_drafts, const float *hidden, float *logits, uint64_t *ring_bytes) {
+    kin_runner_options o = f->o;
+    kin_runner r;
+    kin_err err;
+    o.memory = f->ample_memory - MIB; // the output matrix fits, with about a sixth of the layers
+    o.keeps_output = true;
+    if (kin_runner_open(&r, f->path, &o, &err) != 0) fail_msg("%s", err.text);
+    for (int32_t token = 0; token < 8; token++) {
+        eval(&r, token, &token, 1, logits, 1);
+        for (int i = 0; i < n_drafts; i++)
+            if (kin_shard_project(r.shard, 1, hidden, logits, &err) != 0) fail_msg("%s", err.text);
+    }
+    const kin_stream_stats stats = kin_shard_get_stats(r.shard).weights.stream;
+    kin_runner_close(&r);
+    *ring_bytes = stats.ring_bytes;
+    return stats.read_bytes;
+}
+#define read_with_drafts(...) FROM_TEST(read_with_drafts(__VA_ARGS__))
+
+static void drafts_read_no_output_matrix_and_drop_nothing_that_was_read_ahead(void **state) {
+    const fixture *f = *state;
+    static float hidden[N_EMBD], logits[MAX_VOCAB];
+    uint64_t ring_bytes;
+    for (int i = 0; i < N_EMBD; i++) hidden[i] = (float)(i % 7) - 3;
+    const uint64_t without = read_with_drafts(f, 0, hidden, logits, &ring_bytes);
+    const uint64_t with = read_with_drafts(f, 6, hidden, logits, &ring_bytes);
+    assert_true(without > 0 && ring_bytes > 0);
+    // They differ by what is read ahead at the end, and by an output matrix of which the kernel took a page.
+    assert_in_range(with, without - without / 4, without + 2 * (ring_bytes + f->weights_bytes / 2));
+}
+
 static void any_memory_gives_the_same_bits_without_a_cache(void **state) {
     fixture *f = *state;
     kin_runner_options o = f->o;
@@ -657,6 +690,7 @@ int main(void) {
         TEST(a_prompt_keeps_to_the_memory_of_experts, nemotron),
         TEST(any_memory_gives_the_same_bits_with_a_cache, many_experts),
         TEST(experts_packed_in_parts_give_the_same_bits, large_experts),
+        TEST(drafts_read_no_output_matrix_and_drop_nothing_that_was_read_ahead, q4_k_m),
         TEST(all_the_memory_and_a_cache_give_the_same_bits, q4_k_m),
         TEST(a_flipped_byte_in_the_cache_is_mended_while_it_streams, q4_k_m),
         TEST(a_second_run_begins_with_the_experts_of_the_first, qwen3moe),
