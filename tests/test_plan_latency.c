@@ -555,6 +555,12 @@ static void an_expert_s_products_are_slower_than_a_batch_s(void **state) {
     assert_close(p.tpot_s, 10 * (0.010 + 400 * 0.0005 + 0.1 + 400 * 0.0005 * 1.1));
 }
 
+// Reading the missed experts of ten layers, each of which reads all that it uses in 100 ms, and uses a tenth. The last layer's
+// took the place of others, which the share `slope` of a token's experts used.
+static double missed_s(double misses, double slope) {
+    return 10 * 0.1 * misses / (1 - slope * 0.1 / 10);
+}
+
 static void experts_that_are_not_in_memory_wait_for_the_disk(void **state) {
     (void)state;
     kin_facts facts;
@@ -567,15 +573,15 @@ static void experts_that_are_not_in_memory_wait_for_the_disk(void **state) {
     assert_close(p.tpot_s, 10 * 0.020 + 0.010);
     facts.devices[0].memory_bytes = 6.1e9; // room for the other 1.1 GB and half of the experts
     p = predict(&facts, &plan);
-    assert_close(p.devices[0].experts_s, 10 * 0.5 * 0.1);
-    assert_close(p.tpot_s, 10 * 0.020 + 0.010 + 0.5);
+    assert_close(p.devices[0].experts_s, missed_s(0.5, 1));
+    assert_close(p.tpot_s, 10 * 0.020 + 0.010 + missed_s(0.5, 1));
 
     facts.devices[0].disk_bytes_s = 4 * facts.devices[0].disk_random_bytes_s;
     p = predict(&facts, &plan);
-    assert_close(p.devices[0].experts_s, 10 * 0.5 * 0.1); // page by page
-    facts.devices[0].cpu.kv_bytes_s = 1e15;               // kin's kernels
+    assert_close(p.devices[0].experts_s, missed_s(0.5, 1)); // page by page
+    facts.devices[0].cpu.kv_bytes_s = 1e15;                 // kin's kernels
     p = predict(&facts, &plan);
-    assert_close(p.devices[0].experts_s, 10 * 0.5 * 0.1 / 4);
+    assert_close(p.devices[0].experts_s, missed_s(0.5, 1) / 4);
 }
 
 static void experts_that_are_used_often_are_in_memory(void **state) {
@@ -588,11 +594,23 @@ static void experts_that_are_used_often_are_in_memory(void **state) {
     kin_plan plan = alone(&facts, 0);
     const double hits[KIN_FACTS_N_HITS] = {0.6, 0.8, 0.9};
     memcpy(facts.model.expert_hits, hits, sizeof hits);
-    assert_close(predict(&facts, &plan).devices[0].experts_s, 10 * 0.2 * 0.1);
+    assert_close(predict(&facts, &plan).devices[0].experts_s, missed_s(0.2, 0.8));
     facts.devices[0].memory_bytes = 7.35e9; // five eighths
-    assert_close(predict(&facts, &plan).devices[0].experts_s, 10 * 0.15 * 0.1);
+    assert_close(predict(&facts, &plan).devices[0].experts_s, missed_s(0.15, 0.4));
     facts.devices[0].memory_bytes = 1.1e9 + 0.125 * 10e9;
-    assert_close(predict(&facts, &plan).devices[0].experts_s, 10 * 0.7 * 0.1);
+    assert_close(predict(&facts, &plan).devices[0].experts_s, missed_s(0.7, 2.4));
+}
+
+// What a device with one layer missed is of this layer, and one of its experts is as good as another if all are used alike.
+static void one_layer_finds_the_experts_that_it_missed(void **state) {
+    (void)state;
+    kin_facts facts;
+    make_simple(&facts, 2);
+    facts.model.expert_bytes[KIN_QUANT_Q4_K] = 1e9;
+    facts.model.expert_share = 0.1;
+    facts.devices[1].memory_bytes = 0.1e9 + 0.5e9; // a layer, with half of its experts
+    kin_plan plan = {.n_rounds = 1, .n_stops = 2, .stops = {{0, false}, {1, false}}, .shares = {{9, 0}, {1, 0}}};
+    assert_close(predict(&facts, &plan).devices[1].experts_s, 0.5 * 0.1);
 }
 
 static void a_layer_s_size_counts_where_it_lies(void **state) {
@@ -706,6 +724,7 @@ int main(void) {
         cmocka_unit_test(a_gpu_has_its_own_memory_or_shares_it),
         cmocka_unit_test(experts_that_are_not_in_memory_wait_for_the_disk),
         cmocka_unit_test(experts_that_are_used_often_are_in_memory),
+        cmocka_unit_test(one_layer_finds_the_experts_that_it_missed),
         cmocka_unit_test(a_layer_s_size_counts_where_it_lies),
         cmocka_unit_test(a_layer_s_part_of_the_context_counts_where_it_lies),
         cmocka_unit_test(a_gpu_with_all_layers_has_the_output_too),

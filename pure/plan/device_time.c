@@ -243,7 +243,10 @@ static void set_members(kin_device_rates *r, const kin_facts *facts, int device,
         double rate = by_kins_kernels(&member->facts->cpu) ? member->facts->disk_bytes_s : member->facts->disk_random_bytes_s;
         if (rate > 0) member->expert_miss_s = member->expert_bytes * missed / rate; // else shares with missing experts do not fit
         // A prompt needs many experts of each layer, whichever are used most.
-        if (n_tokens == 1) memcpy(member->expert_hits, facts->model.expert_hits, sizeof member->expert_hits);
+        if (n_tokens == 1) {
+            memcpy(member->expert_hits, facts->model.expert_hits, sizeof member->expert_hits);
+            member->expert_share = facts->model.expert_share;
+        }
         double compute_s = r->cpu_layer_s + r->cpu_layer_fixed_s - r->layer_sums_s + r->layer_starts_s;
         set_stages(member, &facts->model, compute_s, r->layer_sums_s / 2);
     }
@@ -335,6 +338,20 @@ int kin_device_gpu_layers_max(const kin_device_rates *r, int n_layer) {
     return output_too ? most : most - 1;
 }
 
+// Returns the share of a token's experts that are not in memory, if memory has room for the share in_memory of all experts of
+// n_layers layers. The experts that a layer missed took the place of better ones, and leave again when the next layer misses
+// some: so much less room is there for those used often. With several layers they are of another one, and no use to it.
+static double expert_misses(const kin_member_rates *m, double in_memory, double n_layers) {
+    enum { N_STEPS = 8 }; // from below, so that more memory never means more misses
+    double misses = 1 - kin_facts_expert_hits(m->expert_hits, in_memory);
+    for (int i = 0; i < N_STEPS && m->expert_share > 0; i++) {
+        const double taken = fmin(in_memory, m->expert_share * misses / fmax(1, n_layers)), rest = in_memory - taken;
+        misses = 1 - kin_facts_expert_hits(m->expert_hits, rest);
+        if (n_layers <= 1) misses *= 1 - taken / (1 - rest);
+    }
+    return misses;
+}
+
 // Divides the memory that is left for weights between resident set, ring and experts. False if there is not even room for the
 // ring.
 static bool divide_memory(const kin_device_rates *r, const kin_member_rates *m, const kin_load *load, double gpu_bytes,
@@ -348,7 +365,7 @@ static bool divide_memory(const kin_device_rates *r, const kin_member_rates *m, 
     if (weights <= room) {
         t->resident_bytes = weights;
         t->memory_bytes = fixed + weights + fmin(experts, room - weights);
-        if (experts > room - weights) *expert_miss_share = 1 - kin_facts_expert_hits(m->expert_hits, (room - weights) / experts);
+        if (experts > room - weights) *expert_miss_share = expert_misses(m, (room - weights) / experts, load->size_cpu);
     } else {
         if (room < m->ring_bytes) return false;
         t->resident_bytes = fmax(0, room - m->ring_bytes - m->weight_block_bytes / 2);

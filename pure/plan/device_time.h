@@ -68,6 +68,7 @@ typedef struct kin_member_rates {
     double layer_bytes, expert_bytes;     // of a mean layer
     double output_bytes;                  // the head's output matrix
     double expert_hits[KIN_FACTS_N_HITS]; // of one token; see kin_facts_expert_hits
+    double expert_share;                  // of a layer's experts that one token uses; 0: passes of several tokens
     double expert_miss_s;                 // reading the experts that one mean layer uses, if none of them is in memory
     double kv_bytes;                      // that the mean layer holds of the whole context
     double ring_bytes, weight_block_bytes;
