@@ -5,7 +5,7 @@
 # tools/check-image does the same without Docker.
 
 FROM debian:13-slim AS build
-RUN apt-get update && apt-get install -y --no-install-recommends make dpkg-dev
+RUN apt-get update && apt-get install -y --no-install-recommends make dpkg-dev file
 WORKDIR /src
 # Only what the set-up reads, so that a change of the code does not install everything anew.
 COPY tools/setup tools/
