@@ -20,7 +20,7 @@ in_order() { # FILE PATTERN...
 }
 
 join anna
-serve_with 1 --ctx 8192
+serve_with 1 --ctx 8192 --plan even
 texts() { # NAME: requests texts one after the other until the file NAME.enough exists
     i=0
     while [ ! -e "$dir/$1.enough" ] && [ $i -lt 500 ]; do

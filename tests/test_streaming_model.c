@@ -527,6 +527,17 @@ static int predict_hits(const fixture *f, double *hits) {
 }
 #define predict_hits(...) FROM_TEST(predict_hits(__VA_ARGS__))
 
+// Runs again if the thread that fills the cache came too late: a loaded machine may not let it run before all experts were
+// needed.
+static void run_filled(fixture *f, const kin_runner_options *o) {
+    for (int i = 0; i < 5; i++) {
+        run(f, o, &f->got);
+        if (f->got.stats.weights.experts.n_filled > 0) return;
+    }
+    fail_msg("no expert was read before it was needed");
+}
+#define run_filled(...) FROM_TEST(run_filled(__VA_ARGS__))
+
 // The second run reads before its first token what the first one used.
 static void a_second_run_begins_with_the_experts_of_the_first(void **state) {
     fixture *f = *state;
@@ -543,8 +554,7 @@ static void a_second_run_begins_with_the_experts_of_the_first(void **state) {
     assert_int_equal(f->got.stats.weights.experts.n_filled, 0);
     find_cache_file(f, ".experts", path, sizeof path);
     assert_int_equal(access(path, R_OK), 0);
-    run(f, &o, &f->got);
-    assert_true(f->got.stats.weights.experts.n_filled > 0);
+    run_filled(f, &o);
     assert_true(f->got.stats.weights.experts.held_bytes <= f->got.stats.weights.experts.budget);
     expect_same_bits(f, &f->wanted);
     for (off_t at = 0; at < 40; at += 13) { // format, model, a count
@@ -556,8 +566,7 @@ static void a_second_run_begins_with_the_experts_of_the_first(void **state) {
     change_byte(path, 30);
     assert_int_equal(predict_hits(f, &hits), KIN_ABSENT);
     change_byte(path, 30);
-    run(f, &o, &f->got); // the damaged file was replaced
-    assert_true(f->got.stats.weights.experts.n_filled > 0);
+    run_filled(f, &o); // the damaged file was replaced
 }
 
 // ---- a missing or incomplete cache
