@@ -217,6 +217,8 @@ int kin_web_failed(const char *url, CURLcode code, const char *detail, kin_err *
             "%.*s: this system has no list of certificate authorities: install the package ca-certificates, or set "
             "SSL_CERT_FILE to a list (https://curl.se/ca/cacert.pem)",
             (int)n, host);
+    if (code == CURLE_COULDNT_RESOLVE_HOST)
+        return kin_err_set(err, "cannot resolve the name %.*s: is this machine connected to the internet?", (int)n, host);
     return kin_err_set(err, "%.*s: %s", (int)n, host, detail && detail[0] ? detail : curl_easy_strerror(code));
 }
 
@@ -324,6 +326,11 @@ static shown_host show_host(const char *url) {
     return shown;
 }
 
+// Without a network no name is resolved, and the user shall know that at once.
+static int max_tries(CURLcode code) {
+    return code == CURLE_COULDNT_RESOLVE_HOST ? 2 : KIN_WEB_MAX_TRIES;
+}
+
 // Performs it again while that may help. max: of the body; more ends it, which is no failure for a probe.
 static int perform_patiently(const kin_web_request *r, kin_web_answer *answer, document *d, const char *range, kin_err *err) {
     for (int n_failed = 1;; n_failed++) {
@@ -334,7 +341,7 @@ static int perform_patiently(const kin_web_request *r, kin_web_answer *answer, d
                          : kin_err_set(err, "%s sent more than %zu bytes for a list of files", show_host(r->url).text, d->max);
         if (r->stop && atomic_load(r->stop)) return kin_err_set(err, "stopped");
         double wait_s = kin_web_wait_s(answer, n_failed);
-        bool goes_on = kin_web_may_recover(code, answer->status) && !d->is_too_slow && n_failed < KIN_WEB_MAX_TRIES &&
+        bool goes_on = kin_web_may_recover(code, answer->status) && !d->is_too_slow && n_failed < max_tries(code) &&
                        wait_s <= KIN_WEB_MAX_WAIT_S;
         if (!goes_on) return code == CURLE_OK ? 0 : KIN_FAIL;
         if (!wait_for(wait_s, r->stop)) return kin_err_set(err, "stopped");

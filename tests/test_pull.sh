@@ -166,6 +166,10 @@ if command -v openssl >/dev/null; then
     says "$requests" '^cdn .* 206 '
 fi
 
+claim='a name that nobody knows ends at once, with a question'
+status 1 env HF_ENDPOINT=http://nowhere.invalid "$kin" pull hf:some/other-GGUF
+says "$err" 'cannot resolve the name nowhere.invalid: is this machine connected to the internet'
+
 claim='--offline contacts no server'
 forget
 status 1 "$kin" pull --offline hf:some/tiny-GGUF
