@@ -43,8 +43,8 @@ static void fill_bench_tables(bench_options *o, tables *t) {
     o->n_reps = 5;
     o->oracle = -1;
     const kin_option own[N_BENCH_OPTIONS] = {
-        {KIN_OPTION_INT, "prompt", 0, &o->n_prompt, "N", "prompt tokens (default: 128)", 1, 1 << 20},
-        {KIN_OPTION_INT, "gen", 0, &o->n_gen, "N", "tokens to generate (default: 32)", 1, 1 << 20},
+        {KIN_OPTION_INT, "prompt", 'p', &o->n_prompt, "N", "prompt tokens (default: 128)", 1, 1 << 20},
+        {KIN_OPTION_INT, "gen", 'n', &o->n_gen, "N", "tokens to generate (default: 32)", 1, 1 << 20},
         {KIN_OPTION_INT, "rows", 0, &o->n_rows, "N", "tokens per pass while generating; TPOT is the time of a pass (default: 1)",
          1, MAX_ROWS},
         {KIN_OPTION_FLOAT, "oracle", 0, &o->oracle, "P",
@@ -53,7 +53,7 @@ static void fill_bench_tables(bench_options *o, tables *t) {
          "with --oracle: a second candidate is right with probability P where the first is wrong (draft trees)", 0, 1},
         {KIN_OPTION_FLAG, "edit", 0, &o->edit, NULL,
          "the same with n-gram lookup, generating the prompt with one token in 24 changed", 0, 0},
-        {KIN_OPTION_INT, "reps", 0, &o->n_reps, "N", "repetitions (default: 5)", 1, MAX_REPS},
+        {KIN_OPTION_INT, "reps", 'r', &o->n_reps, "N", "repetitions (default: 5)", 1, MAX_REPS},
         kin_session_timeline_option(&o->session),
         {KIN_OPTION_FLAG, "json", 0, &o->json, NULL, "print JSON", 0, 0},
         {0},
