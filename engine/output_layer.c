@@ -35,7 +35,8 @@ static int open_stage(kin_output_layer *l, kin_err *err) {
     kin_graph proto = {.hp = &l->model->hp, .kernels = l->device->kernels};
     size_t n_nodes = 32 + 4 * (size_t)kin_weights_n_tiles(l->weights);
     if (kin_stage_open(&l->stage, l->device, &proto, n_nodes, kin_build_output, l->weights, err) != 0) return KIN_FAIL;
-    return kin_stage_reserve(l->stage, shape_of(l, KIN_VARIANT_WHOLE, MAX_ROWS, &(size_t){0}), err);
+    const int most = kin_weights_n_tiles(l->weights) > 0 ? KIN_VARIANT_WHOLE : KIN_VARIANT_HIDDEN;
+    return kin_stage_reserve(l->stage, shape_of(l, most, MAX_ROWS, &(size_t){0}), err);
 }
 
 int kin_output_layer_open(kin_output_layer **out, const kin_model *model, const kin_hparams *hp, kin_weights *weights,
@@ -43,9 +44,10 @@ int kin_output_layer_open(kin_output_layer **out, const kin_model *model, const 
     kin_output_layer *l = *out = calloc(1, sizeof *l);
     if (!l) return kin_err_set(err, "out of memory");
     *l = (kin_output_layer){.model = model, .hp = hp, .weights = weights, .device = device, .kernels = kernels};
-    l->tile = malloc(MAX_ROWS * (size_t)hp->n_vocab * sizeof *l->tile);
-    if (!l->tile) kin_err_set(err, "out of memory");
-    if (l->tile && open_stage(l, err) == 0) return 0;
+    const bool has_matrix = kin_weights_n_tiles(weights) > 0;
+    if (has_matrix) l->tile = malloc(MAX_ROWS * (size_t)hp->n_vocab * sizeof *l->tile);
+    if (has_matrix && !l->tile) kin_err_set(err, "out of memory");
+    if ((l->tile || !has_matrix) && open_stage(l, err) == 0) return 0;
     kin_output_layer_close(l);
     *out = NULL;
     return KIN_FAIL;

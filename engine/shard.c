@@ -129,6 +129,7 @@ static kin_weights_options weights_options(const kin_shard *s) {
         .n_ctx = s->o.n_ctx,
         .output = s->o.output,
         .output_on_gpu = output_on_gpu(s),
+        .stream_ends = s->o.stream_ends,
         .cache_dir = s->o.cache_dir,
         .cache_cap = s->o.cache_cap,
         .identity = s->o.identity,
@@ -194,7 +195,7 @@ static int open_stage(kin_shard *s, layers_stage *ls, bool on_gpu, kin_err *err)
 }
 
 static int open_output(kin_shard *s, const kin_kernels *kernels, kin_err *err) {
-    if (!s->o.output) return 0;
+    if (!s->o.output && !s->o.stream_ends) return 0;
     const kin_device *device = output_on_gpu(s) ? &s->devices.gpu : &s->devices.cpu;
     return kin_output_layer_open(&s->output, s->model, &s->hp, s->weights, device, kernels, err);
 }

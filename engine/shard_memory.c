@@ -88,7 +88,7 @@ uint64_t kin_shard_border_bytes(const kin_model *model, const kin_shard_options 
 uint64_t kin_shard_fixed_bytes(const kin_model *model, const kin_shard_options *o) {
     uint64_t borders = kin_shard_is_whole(model, o) ? 0 : kin_shard_border_bytes(model, o);
     uint64_t inputs = o->output && model->input_proj ? model->input_proj->n_bytes : 0; // the head reads it for each step
-    if (o->output) inputs += kin_model_stream_end_bytes(model);
+    if (o->output || o->stream_ends) inputs += kin_model_stream_end_bytes(model);
     if (o->output && model->hp.ngram.size > 0) inputs += kin_row_cache_bytes(model->hp.ngram.dim);
     return kin_shard_cpu_kv_bytes(model, o) + kin_shard_buffer_bytes(model, o, false) + OVERHEAD_BYTES + borders + inputs;
 }

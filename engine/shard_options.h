@@ -27,6 +27,7 @@ typedef struct kin_shard_options {
     bool flash;                 // use the fused attention operator if every device has it
     bool ggml_kernels;          // CPUs compute with ggml's kernels only
     bool output;                // also hold the output layer (the head's shard does)
+    bool stream_ends;           // without it: also hold what ends the streams, for kin_shard_hidden (a draft block's shard)
     const char *cache_dir;      // folder of the prepacked cache; NULL: none
     uint64_t cache_cap;         // bytes for all caches in it; 0: a fifth of the disk
     kin_kv_disk kv_disk;        // where pages of the KV cache are kept; dir NULL: nowhere

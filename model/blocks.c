@@ -447,11 +447,12 @@ static void fill_columns(kin_graph *g, struct ggml_tensor *both, int64_t column,
 static struct ggml_tensor *join_draft(kin_graph *g, struct ggml_tensor *const *w, struct ggml_tensor *x) {
     const int64_t n_embd = g->hp->n_embd, n_tokens = x->ne[1], n = n_tokens * g->hp->n_streams;
     struct ggml_tensor *inputs = ggml_reshape_2d(g->ctx, g->inputs, n_embd, n);
-    struct ggml_tensor *both = ggml_new_tensor_2d(g->ctx, GGML_TYPE_F32, 2 * n_embd, n);
+    struct ggml_tensor *both = ggml_new_tensor_2d(g->ctx, GGML_TYPE_F32, 2 * n_embd, n), *by_stream = w[KIN_W_NEXTN_STREAMS_NORM];
     ggml_set_input(both); // is allocated from the start
+    if (by_stream) x = kin_streams_of(g->hp)->norm(g, by_stream, x);
     x = ggml_reshape_2d(g->ctx, x, n_embd, n);
     fill_columns(g, both, 0, kin_block_norm(g, inputs, w[KIN_W_NEXTN_TOKEN_NORM], NULL));
-    fill_columns(g, both, n_embd, kin_block_norm(g, x, w[KIN_W_NEXTN_STATE_NORM], NULL));
+    fill_columns(g, both, n_embd, by_stream ? x : kin_block_norm(g, x, w[KIN_W_NEXTN_STATE_NORM], NULL));
     return ggml_reshape_2d(g->ctx, linear(g, w[KIN_W_NEXTN_PROJ], NULL, both), n_embd * g->hp->n_streams, n_tokens);
 }
 

@@ -6,6 +6,7 @@
 
 #include "model/arch.h"
 #include "model/model_impl.h"
+#include "model/streams.h"
 
 static const char no_block[] = "the file has no block for multi-token prediction (nextn)";
 
@@ -85,6 +86,7 @@ int kin_draft_block_describe(kin_hparams *hp, const kin_gguf *gguf, int n_blocks
     kin_meta k = {.gguf = gguf, .family = hp->arch->name, .n_layer = n_blocks, .err = err};
     hp->n_layer = 1;
     hp->n_draft_layer = hp->n_dense = 0;
+    hp->n_ctx_max = 0; // the model's limits each sequence; the cache of a block's drafts has more cells
     hp->n_input = kin_hparams_stream_width(hp);
     hp->layers = calloc(1, sizeof *hp->layers);
     if (!hp->layers) return kin_err_set(err, "out of memory");
@@ -105,6 +107,18 @@ static int find_own(kin_draft_block *b, int i_block, const char *what, const int
     return 0;
 }
 
+static int find_stream_ends(kin_draft_block *b, int i_block, size_t *n_used, kin_err *err) {
+    kin_streams_end end;
+    char name[80];
+    for (int i = 0; kin_streams_draft_end_at(&b->view.hp, i, &end); i++) {
+        snprintf(name, sizeof name, "blk.%d.%s", i_block, end.name);
+        if (kin_model_find_tensor(&b->view, name, end.ne, end.is_vector, true, &b->view.stream_ends[i], n_used, err) != 0)
+            return KIN_FAIL;
+        b->has_ends = true;
+    }
+    return 0;
+}
+
 // Tensors that the block lacks are shared with the model. before: the block before it, NULL: none.
 static int find_ends(kin_draft_block *b, const kin_model *m, const kin_draft_block *before, int i_block, size_t *n_used,
                      kin_err *err) {
@@ -121,11 +135,11 @@ static int find_ends(kin_draft_block *b, const kin_model *m, const kin_draft_blo
     if (find_own(b, i_block, "nextn.shared_head_norm", norm, true, &view->output_norm, n_used, err) != 0) return KIN_FAIL;
     b->has_output = view->output != m->output;
     b->embeds = view->token_embd != m->token_embd ? view : m;
-    b->out_norm = (const float *)view->output_norm->data;
+    b->out_norm = view->output_norm ? (const float *)view->output_norm->data : NULL;
     b->centers_out = m->hp.arch->centers_drafts;
-    b->model_norm = (const float *)m->output_norm->data;
+    b->model_norm = m->output_norm ? (const float *)m->output_norm->data : NULL;
     if (!m->hp.arch->drafts_unnormed) b->in_norm = before ? before->out_norm : b->model_norm;
-    return 0;
+    return find_stream_ends(b, i_block, n_used, err);
 }
 
 // A tensor without a role implies arithmetic that kin would leave out, and so drafts that are wrong.
@@ -142,8 +156,15 @@ static int refuse_unknown(const kin_model *view, int i_block, size_t n_used, kin
                        n - n_used, view->hp.arch->name);
 }
 
+kin_weight_set kin_draft_block_weights(const kin_hparams *hp) {
+    kin_weight_set set = KIN_WEIGHT_SET(KIN_W_NEXTN_PROJ, KIN_W_NEXTN_TOKEN_NORM);
+    kin_streams_end end;
+    kin_weight_set_add(&set, kin_streams_draft_end_at(hp, 0, &end) ? KIN_W_NEXTN_STREAMS_NORM : KIN_W_NEXTN_STATE_NORM);
+    return set;
+}
+
 static int open_block(kin_draft_blocks *of, const kin_model *m, int n_blocks, int i_block, kin_err *err) {
-    const kin_weight_set own = KIN_WEIGHT_SET(KIN_W_NEXTN_PROJ, KIN_W_NEXTN_TOKEN_NORM, KIN_W_NEXTN_STATE_NORM);
+    const kin_weight_set own = kin_draft_block_weights(&m->hp);
     const kin_draft_block *before = of->n > 0 ? &of->at[of->n - 1] : NULL;
     kin_draft_block *b = &of->at[of->n++];
     size_t n_used = 0;
@@ -192,6 +213,7 @@ void kin_draft_blocks_close(kin_draft_blocks *b) {
 uint64_t kin_draft_blocks_bytes(const kin_draft_blocks *b) {
     uint64_t sum = 0;
     for (int i = 0; i < b->n; i++)
-        sum += kin_model_layer_bytes(&b->at[i].view, 0) + (b->at[i].has_output ? b->at[i].view.output->n_bytes : 0);
+        sum += kin_model_layer_bytes(&b->at[i].view, 0) + kin_model_stream_end_bytes(&b->at[i].view) +
+               (b->at[i].has_output ? b->at[i].view.output->n_bytes : 0);
     return sum;
 }

@@ -6,7 +6,7 @@
 //
 // States are normalised before a block takes them: by the output norm or by that of the block before, and always by the block's
 // own one. In some families only by the last. In models with several residual streams all of these are a block's states; what
-// ends the model's streams ends its own, too.
+// ends the model's streams ends its own, too, unless the block has its own end.
 //
 // A block is opened as a model of one layer: its embeddings, once for each stream, are the layer's inputs (n_input), its hidden
 // states the layer's x.
@@ -24,9 +24,10 @@ typedef struct kin_draft_block {
     bool has_output;         // view.output is its own; false: the model's
     const kin_model *embeds; // has the embeddings of its tokens: the view itself, or the model
     const float *in_norm;    // f32 [n_embd] norm of the states that it takes; NULL: they are taken as they are
-    const float *out_norm;   // f32 [n_embd] norm before the output matrix
+    bool has_ends;           // view.stream_ends end its streams, and no norm follows; false: the model's
+    const float *out_norm;   // f32 [n_embd] norm before the output matrix; NULL with has_ends
     bool centers_out;        // it subtracts the mean first
-    const float *model_norm; // the same of the model
+    const float *model_norm; // the same of the model; NULL: it has none
 } kin_draft_block;
 
 typedef struct kin_draft_blocks {
@@ -45,6 +46,9 @@ bool kin_draft_blocks_fill(const char *path);
 // are none, if kin does not compute them, or if they are another model's.
 int kin_draft_blocks_open(kin_draft_blocks *blocks, const kin_model *model, const char *path, kin_err *err);
 void kin_draft_blocks_close(kin_draft_blocks *blocks);
+
+// Returns the weights that a block has besides those of a layer.
+kin_weight_set kin_draft_block_weights(const kin_hparams *hp);
 
 // Returns the bytes of all weights that only the blocks use.
 uint64_t kin_draft_blocks_bytes(const kin_draft_blocks *blocks);

@@ -13,3 +13,8 @@ bool kin_streams_end_at(const kin_hparams *hp, int i, kin_streams_end *out) {
     const kin_streams_mixer *mixer = kin_streams_of(hp);
     return mixer && i < KIN_STREAM_ENDS && mixer->end_at(hp, i, out);
 }
+
+bool kin_streams_draft_end_at(const kin_hparams *hp, int i, kin_streams_end *out) {
+    const kin_streams_mixer *mixer = kin_streams_of(hp);
+    return mixer && mixer->draft_end_at && mixer->draft_end_at(hp, i, out);
+}

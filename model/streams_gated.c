@@ -100,8 +100,8 @@ static const kin_op_run mixing_out = {.count = count_tokens, .compute = mix_out}
 // ---- the kind
 
 // Returns the normalised streams of x // [stream width, n]: the same shape
-static struct ggml_tensor *normed(kin_graph *g, const mixer_weights *w, struct ggml_tensor *x) {
-    struct ggml_tensor *args[] = {x, w->norm};
+static struct ggml_tensor *normed(kin_graph *g, struct ggml_tensor *weight, struct ggml_tensor *x) {
+    struct ggml_tensor *args[] = {x, weight};
     struct kin_op *op = kin_op_new(g, KIN_OP_OTHER);
     op->eps = g->hp->rms_eps;
     return kin_op_node(g, GGML_TYPE_F32, x->ne[0], x->ne[1], args, 2, &norms, op);
@@ -118,7 +118,7 @@ static struct ggml_tensor *mixed(kin_graph *g, const mixer_weights *w, struct gg
 static struct ggml_tensor *gated_in(kin_graph *g, int il, kin_streams_block block, struct ggml_tensor *x,
                                     struct ggml_tensor **gates) {
     const mixer_weights w = weights_of(g, il, block);
-    struct ggml_tensor *n = normed(g, &w, x);
+    struct ggml_tensor *n = normed(g, w.norm, x);
     *gates = kin_op_linear(g, n, &w.inject, NULL, 1, NULL); // [n_streams, n]
     return mixed(g, &w, n);
 }
@@ -132,17 +132,33 @@ static struct ggml_tensor *gated_out(kin_graph *g, int il, kin_streams_block blo
 
 static struct ggml_tensor *gated_end(kin_graph *g, struct ggml_tensor *const *ends, struct ggml_tensor *x) {
     const mixer_weights w = {ends[0], ends[1], ends[2], NULL};
-    return mixed(g, &w, normed(g, &w, x));
+    return mixed(g, &w, normed(g, w.norm, x));
 }
 
-static bool gated_end_at(const kin_hparams *hp, int i, kin_streams_end *out) {
+enum { N_ENDS = 3 };
+
+static bool end_named(const kin_hparams *hp, int i, const char *const names[N_ENDS], kin_streams_end *out) {
     const int64_t width = kin_hparams_stream_width(hp), rank = hp->n_mixer_rank;
-    const kin_streams_end ends[] = {{"output_hc_norm.weight", {width, 1, 1}, true},
-                                    {"output_hc_down.weight", {width, rank, 1}, false},
-                                    {"output_hc_up.weight", {rank, width, 1}, false}};
-    if (i >= (int)(sizeof ends / sizeof ends[0])) return false;
+    const kin_streams_end ends[N_ENDS] = {
+        {names[0], {width, 1, 1}, true}, {names[1], {width, rank, 1}, false}, {names[2], {rank, width, 1}, false}};
+    if (i >= N_ENDS) return false;
     *out = ends[i];
     return true;
 }
 
-const kin_streams_mixer kin_streams_gated = {.in = gated_in, .out = gated_out, .end = gated_end, .end_at = gated_end_at};
+static bool gated_end_at(const kin_hparams *hp, int i, kin_streams_end *out) {
+    static const char *const names[] = {"output_hc_norm.weight", "output_hc_down.weight", "output_hc_up.weight"};
+    return end_named(hp, i, names, out);
+}
+
+static bool gated_draft_end_at(const kin_hparams *hp, int i, kin_streams_end *out) {
+    static const char *const names[] = {"nextn.hc_head_norm.weight", "nextn.hc_head_down.weight", "nextn.hc_head_up.weight"};
+    return end_named(hp, i, names, out);
+}
+
+const kin_streams_mixer kin_streams_gated = {.in = gated_in,
+                                             .out = gated_out,
+                                             .end = gated_end,
+                                             .end_at = gated_end_at,
+                                             .draft_end_at = gated_draft_end_at,
+                                             .norm = normed};

@@ -214,6 +214,7 @@ static const weight_spec weight_specs[KIN_W_COUNT] = {
     [KIN_W_NEXTN_PROJ] = {"nextn.eh_proj.weight", KIN_WEIGHT_BLOCK_ATTN, {DIM_EMBD_TWICE, DIM_EMBD}},
     [KIN_W_NEXTN_TOKEN_NORM] = {"nextn.enorm.weight", KIN_WEIGHT_BLOCK_ATTN, {DIM_EMBD}},
     [KIN_W_NEXTN_STATE_NORM] = {"nextn.hnorm.weight", KIN_WEIGHT_BLOCK_ATTN, {DIM_EMBD}},
+    [KIN_W_NEXTN_STREAMS_NORM] = {"nextn.hnorm.weight", KIN_WEIGHT_BLOCK_ATTN, {DIM_STREAMS}},
 };
 
 // ---- sets

@@ -151,9 +151,10 @@ typedef enum kin_weight {
     KIN_W_NGRAM_QUERY_NORM, // of the streams that keys are compared with
     KIN_W_NGRAM_CONV_NORM,  // of the convolution's input
     KIN_W_NGRAM_CONV,
-    KIN_W_NEXTN_PROJ,       // of a draft block, like the following: makes its input of the two that these norms make
-    KIN_W_NEXTN_TOKEN_NORM, // of the token's embedding, the first half
-    KIN_W_NEXTN_STATE_NORM, // of the hidden state before it
+    KIN_W_NEXTN_PROJ,         // of a draft block, like the following: makes its input of the two that these norms make
+    KIN_W_NEXTN_TOKEN_NORM,   // of the token's embedding, the first half
+    KIN_W_NEXTN_STATE_NORM,   // of the hidden state before it
+    KIN_W_NEXTN_STREAMS_NORM, // in its place: of each stream by itself
     KIN_W_COUNT,
 } kin_weight;
 

@@ -91,6 +91,7 @@ static kin_shard_options shard_options(const kin_mtp_drafter *d, const kin_mtp_d
     so.mode = KIN_STREAM_MMAP; // its weights are read in every pass
     so.ggml_kernels = !o->devices->cpu.kernels;
     so.output = d->blocks.at[i].has_output;
+    so.stream_ends = d->blocks.at[i].has_ends;
     so.cache_dir = o->cache_dir;
     so.cache_cap = o->cache_cap;
     so.progress = o->progress;
@@ -526,13 +527,14 @@ static int add_last(kin_mtp_drafter *d, const kin_draft_query *queries, int n, w
     return n_sequences;
 }
 
-// Ends the streams of the sequences' results. The model's norm ends them; a block's own differs from it by a factor of each
-// number.
+// Ends the streams of the sequences' results: by the block's own end, or by the model's. A block's own norm then differs from the
+// model's by a factor of each number.
 static int end_streams(kin_mtp_drafter *d, int k, kin_head *head, const writing *sequences, int n, kin_err *err) {
     const float *own = d->blocks.at[k].out_norm, *model = d->blocks.at[k].model_norm;
     const size_t n_embd = (size_t)shape(d)->n_embd;
     for (size_t i = 0; i < (size_t)n; i++)
         memcpy(d->x + i * width(d), d->y + (size_t)sequences[i].row * width(d), width(d) * sizeof(float));
+    if (d->blocks.at[k].has_ends) return kin_shard_hidden(d->of[k].shard, n, d->x, d->normed, err);
     if (kin_head_end(head, n, d->x, d->normed, err) != 0) return KIN_FAIL;
     for (size_t i = 0; i < (size_t)n * n_embd && own != model; i++)
         d->normed[i] *= model[i % n_embd] != 0 ? own[i % n_embd] / model[i % n_embd] : 0;

@@ -356,13 +356,25 @@ static void add_rope_factors(const kin_family *f, kin_generator *g) {
     }
 }
 
+static void add_stream_end(kin_generator *g, const char *name, const kin_streams_end *end) {
+    if (end->is_vector)
+        kin_gen_add_vector(g, name, strstr(name, "norm") || strstr(name, "scale") ? 1 : 0, end->ne[0]);
+    else
+        kin_gen_add_matrix(g, KIN_ROLE_OTHER, -1, name, end->ne[0], end->ne[1], 0);
+}
+
 static void add_stream_ends(const kin_family *f, kin_generator *g) {
     kin_streams_end end;
-    for (int i = 0; kin_streams_end_at(&f->hp, i, &end); i++) {
-        if (end.is_vector)
-            kin_gen_add_vector(g, end.name, strstr(end.name, "norm") || strstr(end.name, "scale") ? 1 : 0, end.ne[0]);
-        else
-            kin_gen_add_matrix(g, KIN_ROLE_OTHER, -1, end.name, end.ne[0], end.ne[1], 0);
+    for (int i = 0; kin_streams_end_at(&f->hp, i, &end); i++) add_stream_end(g, end.name, &end);
+}
+
+// Adds those of draft block i_block's own.
+static void add_own_stream_ends(const kin_family *f, kin_generator *g, int i_block) {
+    kin_streams_end end;
+    char name[80];
+    for (int i = 0; kin_streams_draft_end_at(&f->hp, i, &end); i++) {
+        snprintf(name, sizeof name, "blk.%d.%s", i_block, end.name);
+        add_stream_end(g, name, &end);
     }
 }
 
@@ -386,7 +398,7 @@ static void add_tensors(const kin_family *f, kin_generator *g, kin_model_part pa
     const int n_layer = part == KIN_MODEL_DRAFTS ? 0 : f->hp.n_layer;
     const int n_drafts = part == KIN_MODEL_WITHOUT_DRAFTS ? 0 : f->hp.n_draft_layer;
     const char *norm = f->hp.arch->output_norm ? f->hp.arch->output_norm : "output_norm";
-    const kin_weight_set none = {{0}}, drafts = KIN_WEIGHT_SET(KIN_W_NEXTN_PROJ, KIN_W_NEXTN_TOKEN_NORM, KIN_W_NEXTN_STATE_NORM);
+    const kin_weight_set none = {{0}}, drafts = kin_draft_block_weights(&f->hp);
     char name[64];
     snprintf(name, sizeof name, "%s.weight", norm);
     kin_gen_add_matrix(g, KIN_ROLE_EMBD, -1, "token_embd.weight", f->hp.n_embd, f->n_vocab, 0);
@@ -404,6 +416,7 @@ static void add_tensors(const kin_family *f, kin_generator *g, kin_model_part pa
         snprintf(own, sizeof own, "blk.%d.nextn.shared_head_norm.weight", f->hp.n_layer + i);
         add_block(f, &f->drafts[i], g, 0, f->hp.n_layer + i, &drafts);
         if (f->has_draft_norm) kin_gen_add_vector(g, own, 1, f->hp.n_embd);
+        add_own_stream_ends(f, g, f->hp.n_layer + i);
     }
 }
 

@@ -199,7 +199,7 @@ void kin_weights_collect_blocks(kin_weights *w) {
     for (int i = 0; i < w->n_tiles; i++)
         kin_weights_add_tile_block(new_block(w, output_device, i_compute_block++), m, i, &w->tiles[i], cpu);
     const size_t n_numbered = w->n_blocks; // the others have no place in the cache file
-    if (o->output) {
+    if (o->output || o->stream_ends) {
         kin_weights_block *norm = new_block(w, output_device, KIN_WEIGHTS_NO_COMPUTE_BLOCK);
         add_tensor(norm, m->output_norm, &full, &w->output_norm, cpu, false);
         add_tensor(norm, m->output_norm_bias, &full, &w->output_norm_bias, cpu, false);

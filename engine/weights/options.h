@@ -23,6 +23,7 @@ typedef struct kin_weights_options {
     kin_slices slices;   // of the layers' weights; zeros: all are whole
     int n_ctx;           // context size; some models' rope depends on it
     bool output;         // include the output norm and matrix
+    bool stream_ends;    // without them: include what ends the streams
     bool output_on_gpu;
     const char *cache_dir; // folder of the prepacked cache; NULL: none
     uint64_t cache_cap;    // bytes for all caches in it; 0: a fifth of the disk

@@ -77,6 +77,12 @@ static void read_qwen4exp_keys(kin_hparams *hp, kin_meta *k) {
     if (!k->failed && hp->n_expert == 0) kin_meta_fail(k, "qwen4exp models without experts are not supported");
 }
 
+// A draft block has attention, as a layer of attention, and no n-grams.
+static void read_qwen4exp_draft(kin_hparams *hp, kin_meta *k, int i_block) {
+    (void)k, (void)i_block;
+    hp->ngram.size = 0;
+}
+
 static void describe_qwen4exp_layer(const kin_hparams *hp, int il, kin_layer *layer) {
     layer->is_recurrent = hp->layers[il].is_recurrent;
     layer->gates_queries = !layer->is_recurrent;
@@ -113,11 +119,14 @@ const kin_arch kin_arch_qwen4exp = {
     .title = "Qwen3.8-Flash-Next",
     .rope_neox = true,
     .has_no_output_norm = true,
+    .drafts = true,
+    .drafts_unnormed = true,
     .keys = obeyed,
     .ignored = indexer,
     .ignores_always = true,
     .read = read_qwen4exp_keys,
     .layer = describe_qwen4exp_layer,
+    .draft_layer = read_qwen4exp_draft,
     .required = require_qwen4exp_weights,
     .optional = allow_qwen4exp_weights,
 };
