@@ -30,7 +30,7 @@ static void fleet_table(kin_fleet_options *o, kin_option table[KIN_FLEET_N_OPTIO
         {KIN_OPTION_STRING, "plan", 0, &o->plan, "auto|even|memory|tp|FILE",
          "how layers are assigned to devices (default: auto, the fastest plan; tp: tensor parallel; FILE: JSON written by hand)",
          0, 0},
-        {KIN_OPTION_STRING, "scheduler", 0, &o->scheduler, "exact|halda|memsched|perfsched|dp-sa",
+        {KIN_OPTION_STRING, "scheduler", 0, &o->scheduler, "exact|halda|memsched|perfsched|fill-gpus|dp-sa",
          "algorithm of --plan auto (default: exact)", 0, 0},
         {KIN_OPTION_STRING, "halda", 0, &o->halda, "published|released",
          "objective of --scheduler halda: as in the paper (default), or as in the released prima.cpp", 0, 0},

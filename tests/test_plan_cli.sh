@@ -224,16 +224,16 @@ says "$err" "blocks.gguf: give the model's file with -m"
 
 claim='each scheduler can be asked, and all beside each other'
 plan 0 --scheduler help
-lines "$out" 5
+lines "$out" 6
 halda=halda
 grep -q '^halda .*without HiGHS' "$out" && halda=
-for scheduler in exact memsched perfsched dp-sa $halda; do
+for scheduler in exact memsched perfsched fill-gpus dp-sa $halda; do
     plan 0 --what-if "$facts/a4-70b.json" --scheduler "$scheduler"
     says "$out" "scheduler $scheduler"
 done
 says_not "$out" 'phone left out' # only `exact` gives reasons
 plan 0 --what-if "$facts/a4-70b.json" --all
-for scheduler in exact halda memsched perfsched dp-sa; do says "$out" "^$scheduler"; done
+for scheduler in exact halda memsched perfsched fill-gpus dp-sa; do says "$out" "^$scheduler"; done
 says "$out" '^exact .* x 1.00 '
 says "$out" '^memsched .* x 1.30 '
 

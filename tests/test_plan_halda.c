@@ -269,6 +269,38 @@ static void the_70b_model_takes_three_of_ten_devices(void **state) {
     assert_int_equal(share_of(&facts, &plan, "D0").n_layer, 0);
 }
 
+// A.19.2: the heuristic's split of the 70B model is 46 / 13 / 19 / 2 on D2, D0, D6, D5, which is slower than Halda's.
+static void filling_the_fastest_gpus_first_gives_the_published_split(void **state) {
+    (void)state;
+    kin_plan_options options = with_ilp(KIN_HALDA_PUBLISHED);
+    kin_facts facts;
+    kin_paper_facts(&facts, KIN_PAPER_TABLE_11, KIN_PAPER_70B, 0);
+    kin_plan filled = plan_by(kin_plan_fill_gpus, &facts, &options), halda = plan_by(kin_plan_halda, &facts, &options);
+    assert_share(&facts, &filled, "D2", 46, 0);
+    assert_share(&facts, &filled, "D0", 13, 0);
+    assert_share(&facts, &filled, "D6", 19, 0);
+    assert_share(&facts, &filled, "D5", 2, 0);
+    assert_int_equal(filled.n_stops, 4);
+    assert_true(halda.tpot_s < filled.tpot_s);
+}
+
+// The paper does not say it: layers beyond all GPUs go to processors with room, the fastest first, then to all processors.
+static void filling_gpus_goes_on_with_processors(void **state) {
+    (void)state;
+    kin_plan_options options = with_ilp(KIN_HALDA_PUBLISHED);
+    kin_facts facts;
+    kin_paper_facts(&facts, KIN_PAPER_TABLE_11, KIN_PAPER_70B, 0);
+    for (int i = 1; i < facts.n_device; i++) facts.devices[i].has_gpu = false;
+    kin_plan plan = plan_by(kin_plan_fill_gpus, &facts, &options);
+    assert_share(&facts, &plan, "D2", 46, 0);
+    assert_int_equal(share_of(&facts, &plan, "D3").n_layer_gpu, 0);
+    assert_true(share_of(&facts, &plan, "D3").n_layer > 20); // of the processors with room, the fastest one
+    options.n_rounds = 2;
+    kin_err err;
+    assert_int_equal(kin_plan_schedule(kin_plan_scheduler_find("fill-gpus"), &facts, &options, &plan, &err), KIN_FAIL);
+    assert_non_null(strstr(err.text, "chooses the number of rounds itself"));
+}
+
 static void models_below_32b_run_on_one_of_ten_devices(void **state) {
     (void)state;
     kin_plan_options options = with_ilp(KIN_HALDA_PUBLISHED);
@@ -359,6 +391,8 @@ int main(void) {
         cmocka_unit_test(models_up_to_14b_run_on_d3_alone),
         cmocka_unit_test(larger_models_fill_the_gpus_of_d2_and_d3_first),
         cmocka_unit_test(the_70b_model_takes_three_of_ten_devices),
+        cmocka_unit_test(filling_the_fastest_gpus_first_gives_the_published_split),
+        cmocka_unit_test(filling_gpus_goes_on_with_processors),
         cmocka_unit_test(models_below_32b_run_on_one_of_ten_devices),
         cmocka_unit_test(exact_gains_nothing_worth_from_d4_and_d6),
         cmocka_unit_test(exact_is_the_best_in_every_row),

@@ -715,7 +715,7 @@ static void names_that_are_none_are_said(void **state) {
     kin_planner_options o = kin_planner_options_defaults();
     o.scheduler = "guess";
     assert_int_equal(kin_planner_open(&p, &o, &cluster.model, &cluster.work, &err), KIN_FAIL);
-    assert_string_equal(err.text, "--scheduler guess: must be one of exact, halda, memsched, perfsched, dp-sa");
+    assert_string_equal(err.text, "--scheduler guess: must be one of exact, halda, memsched, perfsched, fill-gpus, dp-sa");
 }
 
 static void assert_refused(const kin_planner_options *o, const char *sentence) {

@@ -3,7 +3,7 @@
 # They need no quiet machine. The paper's milliseconds come from its devices; here the rates of processors and GPUs come from data
 # sheets, so shapes are compared.
 
-sizes='8 14 30 45 60 65 70' schedulers='exact halda memsched perfsched'
+sizes='8 14 30 45 60 65 70' schedulers='exact halda memsched perfsched fill-gpus'
 
 # schedulers_of FILE FACTS: the plans of all schedulers in RAW/FILE.json, and of `exact` with its parts in RAW/FILE-exact.json.
 schedulers_of() {
@@ -189,13 +189,19 @@ paper_figure21() {
     plan exact.json "$(facts table11 70b)"
     plan halda.json "$(facts table11 70b)" --scheduler halda
     plan memsched.json "$(facts table11 70b)" --scheduler memsched
+    plan fill-gpus.json "$(facts table11 70b)" --scheduler fill-gpus
     table scheduler,device,layers,gpu_layers,tpot_ms
-    for who in exact halda memsched; do
+    for who in exact halda memsched fill-gpus; do
         of $who.json ".tpot_ms as \$t | .devices[] | select(.layers > 0) | \"$who,\\(.name),\\(.layers),\\(.gpu_layers),\\(\$t)\"" >>"$folder/$name.csv"
     done
     figure_of scheduler exact device layers
     result 'prima Fig. 21 (A.19.2)' 'layers of 70B (GPU+CPU)' 'D2 46+2, D0 13, D6 19' - "$(split_of exact.json)" \
         'same: three of ten devices, and D5 is left out. D4 takes D0'"'"'s place; the released objective gives the paper'"'"'s split (tests/test_plan_halda.c)'
+    result 'prima A.19.2' 'Fill-Fastest-GPUs-First (fill-gpus): layers of 70B' 'D2 46, D0 13, D6 19, D5 2' - "$(split_of fill-gpus.json)" \
+        "$([ "$(split_of fill-gpus.json)" = 'D2 46+0, D0 13+0, D5 2+0, D6 19+0' ] && echo same || echo 'not shown')"
+    filled="$(tpot_of fill-gpus.json) $(tpot_of halda.json) $(tpot_of exact.json)"
+    result 'prima A.19.2' 'TPOT of 70B: fill-gpus, halda, exact, ms' '156 146 (Halda)' - "$(echo "$filled" | rounded)" \
+        "$(shape "$filled" 'v[2] < v[1] && v[3] <= v[2]' "same: the fourth device's hop costs more than its GPU gains" 'not shown')"
 }
 
 # ---- rounds
@@ -273,7 +279,7 @@ paper_figure19_plan() {
 paper_solve_time() {
     once plan.txt "$build/plan" 21
     table facts,scheduler,ms
-    sed -n 's/^\(.*[^ ]\)  *\(exact\|halda\|memsched\|perfsched\|dp-sa\)  *\([0-9.]*\) .*/\1|\2|\3/p' "$raw/plan.txt" | tr -d , | tr '|' , >>"$folder/$name.csv"
+    sed -n 's/^\(.*[^ ]\)  *\(exact\|halda\|memsched\|perfsched\|fill-gpus\|dp-sa\)  *\([0-9.]*\) .*/\1|\2|\3/p' "$raw/plan.txt" | tr -d , | tr '|' , >>"$folder/$name.csv"
     figure_of scheduler halda facts ms
     result 'prima section 3.3' 'time to solve, 4 to 32 devices, halda, ms' '10 to 12' "$(ours ms scheduler halda | spread)" - "$(shape "$(ours ms scheduler halda | middle)" 'v[1] < 10' 'better (one core)' 'not shown')"
     result 'prima section 3.3' 'the same, exact' - "$(ours ms scheduler exact | spread)" - "$(shape "$(ours ms scheduler exact | middle)" 'v[1] < 10' better 'not shown')"

@@ -10,6 +10,7 @@ const kin_plan_scheduler kin_plan_schedulers[] = {
     {"halda", kin_plan_halda, "Algorithm 1 of prima.cpp's paper, on its objective", false},
     {"memsched", kin_plan_memsched, "in proportion to memory, as exo does", false},
     {"perfsched", kin_plan_perfsched, "in proportion to computing power, then by memory, as Galaxy does", true},
+    {"fill-gpus", kin_plan_fill_gpus, "the fastest GPUs are filled first, then the fastest CPUs", true},
     {"dp-sa", kin_plan_dp_sa, "dynamic programming over one range per device, annealed orders", true},
     {0},
 };

@@ -5,6 +5,7 @@
 //   halda      Algorithm 1 of the paper on its own objective (halda.c)
 //   memsched   layers in proportion to memory (memsched.c), the paper's "without halda"
 //   perfsched  layers in proportion to computing power, then moved to where memory is (perfsched.c)
+//   fill-gpus  the fastest GPU is filled first, then the next (perfsched.c), the paper's "Fill-Fastest-GPUs-First"
 //   dp-sa      the thesis: one range of layers per device, no streaming, orders by annealing (dp_sa.c)
 //
 // All of them leave out devices that kin_facts_screen rejects, return plans that kin_timeline_closed accepts, and set
@@ -27,7 +28,7 @@ typedef struct kin_plan_options {
     kin_device_set leave_out;        // never use these
     kin_device_set force_in;         // these must compute; only `exact` uses it
     double below_s;                  // `exact`: only plans faster than this; 0: any
-    int n_rounds;                    // 0: the scheduler chooses. `perfsched` and `dp-sa` have one round
+    int n_rounds;                    // 0: the scheduler chooses. `perfsched`, `fill-gpus` and `dp-sa` have one round
     int max_nodes;                   // `exact`: number of device sets that are searched before it stops with a gap
     int max_orders;                  // `dp-sa`: number of random orders if there are too many for annealing
     uint64_t seed;                   // `dp-sa`
@@ -62,7 +63,8 @@ int kin_plan_scheduler_check_rounds(const kin_plan_scheduler *scheduler, int n_r
 // Reads the words of --halda. scheduler: the only one that is used; NULL: all are. Fails if `halda` is not used.
 int kin_plan_options_read_halda(kin_plan_options *options, const char *words, const kin_plan_scheduler *scheduler, kin_err *err);
 
-kin_plan_scheduler_fn kin_plan_exact, kin_plan_playoff, kin_plan_halda, kin_plan_memsched, kin_plan_perfsched, kin_plan_dp_sa;
+kin_plan_scheduler_fn kin_plan_exact, kin_plan_playoff, kin_plan_halda, kin_plan_memsched, kin_plan_perfsched, kin_plan_fill_gpus,
+    kin_plan_dp_sa;
 
 // ---- for the schedulers themselves
 
