@@ -452,6 +452,15 @@ for key in predicted_tpot_ms predicted_tpot_error predicted_ttft_ms corrected_tp
     says "$out" "\"$key\": [-0-9]"
 done
 
+claim='bench --energy says joules per token, and whether they were measured'
+status 0 "$kin" bench --prompt 8 --gen 4 --reps 1 --energy
+says "$out" '^energy  *[0-9.e-]* J per token on this machine, by '
+status 0 "$kin" bench --prompt 8 --gen 4 --reps 1 --energy --json
+says "$out" '"energy_j_per_token": [0-9]'
+says "$out" '"energy_source": "\(rapl\|model\)"'
+status 2 "$kin" bench --energy --oracle 0.5
+says "$err" '--energy cannot be combined with --oracle'
+
 claim='bench writes the same text with drafts, and says what they gained'
 status 0 "$kin" bench --prompt 8 --gen 24 --reps 2 --oracle 0.8
 says "$out" 'times as fast'

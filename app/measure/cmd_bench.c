@@ -16,6 +16,7 @@
 #include "model/arch.h"
 #include "pure/text/escape.h"
 #include "sys/disk.h"
+#include "sys/energy.h"
 #include "sys/memory.h"
 
 typedef struct bench_options {
@@ -24,10 +25,11 @@ typedef struct bench_options {
     float oracle; // < 0: not requested
     float second; // of --oracle
     bool edit;
+    bool energy;
     bool json;
 } bench_options;
 
-enum { N_BENCH_OPTIONS = 10 + KIN_DRAFT_N_OPTIONS, MAX_REPS = 1000, MAX_ROWS = KIN_DRAFT_MAX + 1 };
+enum { N_BENCH_OPTIONS = 11 + KIN_DRAFT_N_OPTIONS, MAX_REPS = 1000, MAX_ROWS = KIN_DRAFT_MAX + 1 };
 
 typedef struct tables {
     kin_option own[N_BENCH_OPTIONS];
@@ -54,6 +56,8 @@ static void fill_bench_tables(bench_options *o, tables *t) {
         {KIN_OPTION_FLAG, "edit", 0, &o->edit, NULL,
          "the same with n-gram lookup, generating the prompt with one token in 24 changed", 0, 0},
         {KIN_OPTION_INT, "reps", 'r', &o->n_reps, "N", "repetitions (default: 5)", 1, MAX_REPS},
+        {KIN_OPTION_FLAG, "energy", 0, &o->energy, NULL,
+         "also print the energy of this machine per token, by its processors' counters or by a model of power", 0, 0},
         kin_session_timeline_option(&o->session),
         {KIN_OPTION_FLAG, "json", 0, &o->json, NULL, "print JSON", 0, 0},
         {0},
@@ -86,6 +90,9 @@ typedef struct result {
     kin_shard_memory window_memory; // total
     const char *window_state;       // whether proposition 3, 4 or 6 holds
 
+    double energy_j;         // per generated token, of this machine; 0: not requested
+    bool energy_is_measured; // by counters; otherwise by a model of power
+
     // Predictions (docs/PLANNING.md): from the profiles alone, compared with all repetitions; and corrected by the first half of
     // the repetitions, compared with the second half. 0: no prediction.
     kin_oracle_result oracle; // of --oracle
@@ -100,6 +107,7 @@ typedef struct passes {
     const int32_t *prompt; // [o->n_prompt], repeated
     bool draws;
     kin_weights_stats begun; // when the first token was there
+    kin_energy energy_begun;
 } passes;
 
 // Statistics of weight reads while tokens were generated.
@@ -123,6 +131,7 @@ static void add_work(weights_work *sum, const kin_weights_stats *a, const kin_we
 static int32_t choose(void *user, const float *logits, int i) {
     passes *p = user;
     if (i == 0 && p->s->shard) p->begun = kin_shard_get_stats(p->s->shard).weights;
+    if (i == 0 && p->o->energy) kin_energy_read(&p->energy_begun, KIN_ENERGY_ZONES);
     if (p->draws && i % p->o->n_rows == 0) kin_session_mark(p->s);
     (void)logits;
     return p->prompt[i % p->o->n_prompt];
@@ -148,6 +157,13 @@ static int measure(kin_compute_loop *loop, passes *p, double *ttft, double *tpot
     if (kin_bench_write(loop, &text, ttft, tpot, err) != 0) return KIN_FAIL;
     *tpot /= o->n_gen;
     return 0;
+}
+
+static void add_energy(const passes *p, result *r) {
+    kin_energy now;
+    const double n_tokens = (double)p->o->n_gen * p->o->n_rows * p->o->n_reps;
+    kin_energy_read(&now, KIN_ENERGY_ZONES);
+    r->energy_j += kin_energy_between(&p->energy_begun, &now, &r->energy_is_measured) / n_tokens;
 }
 
 static int measure_disk(const kin_session *s, result *r, kin_err *err) {
@@ -236,6 +252,7 @@ static int measure_all(kin_compute_loop *loop, passes *p, result *r, kin_err *er
     for (int i = 0; i < o->n_reps; i++) {
         if (i == n_to_learn_from(o->n_reps)) expect(s, o, r);
         if (measure(loop, p, &ttft[i], &tpot[i], err) != 0) return KIN_FAIL;
+        if (o->energy) add_energy(p, r);
         if (s->shard) {
             const kin_weights_stats ended = kin_shard_get_stats(s->shard).weights;
             add_work(&work, &p->begun, &ended);
@@ -379,6 +396,10 @@ static void print_text(const kin_session *s, const bench_options *o, const resul
     print_branches(&r->oracle.drafts);
     print_streaming(r);
     print_prediction(r);
+    if (o->energy)
+        printf("energy           %.3g J per token on this machine, %s\n", r->energy_j,
+               r->energy_is_measured ? "by its processors' counters"
+                                     : "by a model of power: 4 W, 15 W per busy processor, 2 W for reading");
     printf("memory           peak %s, pressure %.1f %%\n", kin_size_format(r->peak_bytes, b, sizeof b), 100 * r->memory_pressure);
 }
 
@@ -443,6 +464,10 @@ static void print_json(const kin_session *s, const bench_options *o, const resul
         json_object_set_new(root, "taken_bytes", json_integer((json_int_t)r->window_memory.occupied));
         json_object_set_new(root, "window_state", json_string(r->window_state));
     }
+    if (o->energy) {
+        json_object_set_new(root, "energy_j_per_token", json_real(r->energy_j));
+        json_object_set_new(root, "energy_source", json_string(r->energy_is_measured ? "rapl" : "model"));
+    }
     if (compares_drafts(o)) add_drafts(root, o, &r->oracle);
     add_prediction(root, "predicted_tpot_ms", "predicted_tpot_error", r->predicted_tpot_ms, r->tpot_ms);
     add_prediction(root, "predicted_ttft_ms", "predicted_ttft_error", r->predicted_ttft_ms, r->ttft_ms);
@@ -453,6 +478,7 @@ static void print_json(const kin_session *s, const bench_options *o, const resul
 static int check(const bench_options *o, kin_err *err) {
     if (o->n_rows > o->session.n_batch) return kin_err_set(err, "--rows %d needs --batch %d", o->n_rows, o->n_rows);
     if (!compares_drafts(o) && o->second == 0) return 0;
+    if (o->energy) return kin_err_set(err, "--energy cannot be combined with --oracle, --edit or --draft");
     if (o->edit && (o->oracle >= 0 || o->session.draft))
         return kin_err_set(err, "--edit cannot be combined with --oracle or --draft");
     if (o->n_rows > 1) return kin_err_set(err, "--rows cannot be combined with --oracle, --edit or --draft");
