@@ -117,7 +117,8 @@ senseless "--what-if without -m .*: unknown option '--wire'" --what-if "$facts/h
 senseless "without --cluster .*: unknown option '--devices'" --devices 2
 senseless "--all runs every scheduler: unknown option '--ignore'" --what-if "$facts/home.json" --all --ignore speed
 senseless "--all runs every scheduler: unknown option '--scheduler'" --what-if "$facts/home.json" --all --scheduler exact
-for option in '--plan even' '--gpu-layers 3' '--chunk 4' '--weights mmap' --no-flash --no-cache; do
+senseless "--all runs every scheduler: unknown option '--plan'" --what-if "$facts/home.json" --all --plan even
+for option in '--accept thesis' '--gpu-layers 3' '--chunk 4' '--weights mmap' --no-flash --no-cache; do
     # shellcheck disable=SC2086
     senseless "unknown option '${option%% *}'" --cluster $option
 done
@@ -257,6 +258,32 @@ if [ -z "$halda" ]; then
     plan 0 --what-if "$facts/a4-70b.json" --all
     says "$out" '^halda: .*built without .*HiGHS'
 fi
+
+claim='a plan by a rule or a person is predicted as kin run would use it'
+plan 0 --what-if "$facts/table3-70b.json" --plan even --rounds 4
+says "$out" 'scheduler none (--plan even)'
+says "$out" '^D1 .* 20 .* 4 x 5 '
+says "$out" '; 4 passes around the ring'
+plan 0 --what-if "$facts/table3-70b.json" --plan memory
+says "$out" '^D2 .* 18 '
+echo '{"devices": [{"device": "D2", "window": 5, "gpu_layers": 1}, {"device": "head", "window": 3, "gpu_layers": 2, "memory": "4G"},
+    {"device": "D1", "window": 2}]}' >"$dir/by-hand.json"
+plan 0 --what-if "$facts/table3-70b.json" --plan "$dir/by-hand.json"
+says "$out" 'scheduler none (--plan FILE)'
+says "$out" '^D2 .* 40 .* 8 x 5 '
+says "$out" '^D3 .* 24 .* 8 x 3 .* [34][.0-9]* GiB .* GiB .* GiB ' # with 4 GiB of memory the head streams
+plan 1 --what-if "$facts/table3-70b.json" --plan "$dir/none.json"
+says "$err" '^kin: .*/none.json: No such file or directory$'
+sed -i 's/D1/D9/' "$dir/by-hand.json"
+plan 1 --what-if "$facts/table3-70b.json" --plan "$dir/by-hand.json"
+says "$err" "^kin: device 'D9' of the plan has not joined"
+for words in '--ignore speed' '--scheduler halda' '--halda released'; do
+    # shellcheck disable=SC2086 # words
+    plan 2 --what-if "$facts/table3-70b.json" --plan even $words
+    says "$err" '^kin plan: --plan even cannot be combined with --'
+done
+plan 2 --what-if "$facts/table3-70b.json" --plan "$dir/by-hand.json" --rounds 2
+says "$err" 'cannot be combined with --rounds'
 
 claim='rounds that cannot be are refused'
 plan 1 --what-if "$facts/a4-70b.json" --rounds 81

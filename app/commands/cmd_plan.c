@@ -11,9 +11,11 @@
 #include "app/plan_compare.h"
 #include "app/plan_draft.h"
 #include "app/plan_print.h"
+#include "cluster/planner.h"
 #include "cluster/session.h"
 #include "engine/shard_memory.h"
 #include "observe/facts_file.h"
+#include "observe/plan_file.h"
 #include "sys/highs.h"
 
 typedef struct plan_options {
@@ -28,7 +30,7 @@ typedef struct plan_options {
 // Options that each kind of plan accepts. A table that does not apply is empty, so its options are unknown.
 typedef struct plan_tables {
     kin_option always[12];
-    kin_option one[4];   // not with --all
+    kin_option one[5];   // not with --all
     kin_option model[3]; // if the model is read from its file
     kin_option here[7];  // not with --what-if
     kin_option others[KIN_IDENTITY_N_OPTIONS + 3];
@@ -107,6 +109,14 @@ static void fill_plan_tables(plan_options *o, plan_tables *t) {
                              "plan as if speed, latency or bandwidth took no time, to see what that metric is worth",
                              0,
                              0};
+    t->one[3] = (kin_option){KIN_OPTION_STRING,
+                             "plan",
+                             0,
+                             &fleet->plan,
+                             "auto|even|memory|tp|FILE",
+                             "predict this plan, as of kin run --cluster, instead of a scheduler's",
+                             0,
+                             0};
     t->model[0] = (kin_option){KIN_OPTION_STRING,
                                "kv-type",
                                0,
@@ -168,6 +178,26 @@ static int read_draft(plan_options *o, kin_err *err) {
     return is_preset ? 0 : kin_err_set(err, "--draft %s: give the model's file with -m", words);
 }
 
+static bool is_given_plan(const plan_options *o) {
+    return strcmp(o->session.fleet.plan, "auto") != 0;
+}
+
+// A given plan uses no scheduler. In settings and in the environment --plan is meant for rings, and does not count here.
+static int check_plan(plan_options *o, kin_err *err) {
+    kin_fleet_options *fleet = &o->session.fleet;
+    const char *other = o->ignore                                ? "--ignore"
+                        : o->draft || o->has_blocks              ? "--draft"
+                        : fleet->halda                           ? "--halda"
+                        : strcmp(fleet->scheduler, "exact") != 0 ? "--scheduler"
+                                                                 : NULL;
+    if (kin_options_is_preset("plan", fleet->plan)) fleet->plan = "auto";
+    if (!is_given_plan(o)) return 0;
+    const bool is_file = !kin_planner_is_word(fleet->plan);
+    if (!other && is_file && fleet->n_rounds > 0) other = "--rounds";
+    if (!other) return 0;
+    return kin_err_set(err, "--plan %s cannot be combined with %s", fleet->plan, other);
+}
+
 // Parses with all tables to determine the kind of plan, and again without the tables that it does not accept.
 static int read_plan_options(plan_options *o, int argc, char **argv, kin_err *err) {
     static const char of_file[] = "--what-if takes the devices from its file";
@@ -192,7 +222,7 @@ static int read_plan_options(plan_options *o, int argc, char **argv, kin_err *er
     }
     if (o->save && strcmp(o->save, "-") == 0)
         return kin_err_set(err, "--save -: needs a file name, because the plan goes to stdout");
-    return read_draft(o, err);
+    return read_draft(o, err) == 0 ? check_plan(o, err) : KIN_FAIL;
 }
 
 // ---- sources of facts
@@ -258,6 +288,7 @@ static int facts_from_here(const plan_options *o, kin_facts *facts, kin_err *err
     kin_session_options so = o->session;
     kin_session s = {0};
     so.dry_run = true;
+    so.fleet.plan = kin_session_options_defaults().fleet.plan; // it is made from the facts, later
     if (so.n_batch == 0) so.n_batch = kin_session_options_defaults().n_batch;
     int rc = kin_session_open_model(&s, &so, err);
     if (rc == 0) rc = kin_session_open(&s, &so, N_CTX, err);
@@ -324,6 +355,47 @@ static int plan_without(const plan_options *o, const kin_facts *facts, const kin
     return rc;
 }
 
+// Asks the planner for the plan of --plan, as a head does. *facts gets the memory limits of the file.
+static int make_given(const plan_options *o, kin_facts *facts, kin_plan *plan, kin_err *err) {
+    static kin_planner_question q;
+    static kin_manual_plan manual;
+    kin_planner *planner;
+    kin_planner_options po = kin_planner_options_defaults();
+    po.plan = o->session.fleet.plan;
+    po.head_name = facts->devices[0].name;
+    po.n_rounds = o->session.fleet.n_rounds;
+    po.begins_alone = true;
+    if (!kin_planner_is_word(po.plan)) {
+        if (kin_plan_file_read(po.plan, po.head_name, &manual, err) != 0) return KIN_FAIL;
+        po.manual = &manual;
+    }
+    q = (kin_planner_question){.n = facts->n_device, .has_facts = true, .facts = *facts};
+    for (int i = 0; i < q.n; i++) {
+        snprintf(q.candidates[i].name, sizeof q.candidates[i].name, "%s", facts->devices[i].name);
+        q.candidates[i].memory = (uint64_t)facts->devices[i].memory_bytes;
+        q.ids[i].bytes[0] = (uint8_t)(i + 1);
+    }
+    if (kin_planner_open(&planner, &po, &facts->model, &facts->work, err) != 0) return KIN_FAIL;
+    int rc = kin_planner_ask(planner, &q, plan, err);
+    if (rc == 0) kin_planner_last(planner, facts, plan);
+    kin_planner_close(planner);
+    return rc;
+}
+
+static int view_given(const plan_options *o, const kin_facts *facts, const kin_plan_options *how, kin_plan_view *view,
+                      kin_err *err) {
+    static kin_facts limited;
+    static kin_plan_scheduler none;
+    static char name[64];
+    kin_plan plan;
+    limited = *facts;
+    if (make_given(o, &limited, &plan, err) != 0 || kin_plan_view_of(view, &limited, &plan, how, err) != 0) return KIN_FAIL;
+    snprintf(name, sizeof name, "none (--plan %s)", kin_planner_is_word(o->session.fleet.plan) ? o->session.fleet.plan : "FILE");
+    none.name = name;
+    view->scheduler = &none;
+    return 0;
+}
+
 static int show_json(const plan_options *o, const kin_plan_view *view, const kin_draft_gain *gain, double expected_s,
                      kin_err *err) {
     json_t *json = kin_plan_view_json(view);
@@ -341,8 +413,9 @@ static int show_plan(const plan_options *o, const kin_facts *facts, const kin_pl
     kin_draft_gain gain;
     double expected_s = 0;
     char text[KIN_PLAN_PRINT_TIME];
-    int rc = o->ignore ? plan_without(o, facts, how, scheduler, &view, &expected_s, err)
-                       : kin_plan_view_make(&view, facts, how, scheduler, err);
+    int rc = is_given_plan(o) ? view_given(o, facts, how, &view, err)
+             : o->ignore      ? plan_without(o, facts, how, scheduler, &view, &expected_s, err)
+                              : kin_plan_view_make(&view, facts, how, scheduler, err);
     if (rc != 0) return KIN_FAIL;
     if (o->draft && find_gain(o, facts, how, scheduler, &gain, err) != 0) return KIN_FAIL;
     if (o->json) return show_json(o, &view, &gain, expected_s, err);
@@ -403,7 +476,7 @@ static void with_plan_options(void (*use)(kin_option_tables tables, void *user),
 
 const kin_command kin_command_plan = {
     .name = "plan",
-    .args = "[MODEL] [--cluster] [--what-if FACTS] [--save FACTS] [--scheduler NAME] [--all] [--json]",
+    .args = "[MODEL] [--cluster] [--what-if FACTS] [--save FACTS] [--scheduler NAME] [--plan FILE] [--all] [--json]",
     .summary = "show which device would run which layers, and the predicted speed",
     .help =
         "Nothing is run or fetched. With --cluster it waits for the devices on which 'kin join' runs (--devices N: for N "
