@@ -218,5 +218,9 @@ size_t kin_ref_block_bytes(int type) {
 
 void kin_ref_dequant(int type, const uint8_t *blocks, int n, float *out) {
     const format *f = format_of(type);
+    if (type == KIN_REF_F32) { // without a call for each number
+        for (int i = 0; i < n; i++) out[i] = float_of_bits(get_u32(blocks + 4 * (size_t)i));
+        return;
+    }
     for (int i = 0; i < n; i += f->n, blocks += f->bytes) f->block(blocks, out + i);
 }

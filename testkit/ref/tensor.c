@@ -45,6 +45,20 @@ int kin_ref_tensor_int(const kin_ref_tensor *t, int i, int j) {
     return (int)((uint32_t)at[0] | (uint32_t)at[1] << 8 | (uint32_t)at[2] << 16 | (uint32_t)at[3] << 24);
 }
 
+// Four sums, because each addition waits for the one before it.
+static double dot(const float *x, const float *y, int n) {
+    double a = 0, b = 0, c = 0, d = 0;
+    int i = 0;
+    for (; i + 4 <= n; i += 4) {
+        a += (double)x[i] * (double)y[i];
+        b += (double)x[i + 1] * (double)y[i + 1];
+        c += (double)x[i + 2] * (double)y[i + 2];
+        d += (double)x[i + 3] * (double)y[i + 3];
+    }
+    for (; i < n; i++) a += (double)x[i] * (double)y[i];
+    return a + b + (c + d);
+}
+
 // Processes a row in pieces, so that no row-sized buffer is needed.
 static float dot_row(int type, const uint8_t *row, const float *x, int n) {
     const size_t piece_bytes = KIN_REF_BLOCK_MAX / (size_t)kin_ref_block_n(type) * kin_ref_block_bytes(type);
@@ -53,7 +67,7 @@ static float dot_row(int type, const uint8_t *row, const float *x, int n) {
     for (int at = 0; at < n; at += KIN_REF_BLOCK_MAX, row += piece_bytes) {
         const int n_piece = n - at < KIN_REF_BLOCK_MAX ? n - at : KIN_REF_BLOCK_MAX;
         kin_ref_dequant(type, row, n_piece, piece);
-        for (int i = 0; i < n_piece; i++) sum += (double)piece[i] * (double)x[at + i];
+        sum += dot(piece, x + at, n_piece);
     }
     return (float)sum;
 }
