@@ -89,6 +89,14 @@ static const kin_golden *own_of(const char *name) {
     return NULL;
 }
 
+// For tests that concern no threads: in models as small as these, two threads take twice the processor time of one, since they
+// mostly wait for each other.
+static kin_runner_options one_thread(void) {
+    kin_runner_options o = kin_runner_options_defaults();
+    o.device.n_threads = 1;
+    return o;
+}
+
 // Returns whether the model is computed as it must be.
 static bool check_model(const char *dir, const kin_golden *g, const kin_runner_options *options) {
     kin_golden_result r;
@@ -142,7 +150,7 @@ static void ggml_s_operators_are_as_exact_as_llama_cpp(void **state) {
 
 static void plain_attention_is_as_exact_as_llama_cpp(void **state) {
     (void)state;
-    kin_runner_options o = kin_runner_options_defaults();
+    kin_runner_options o = one_thread();
     o.device.ggml_kernels = true;
     o.flash = false;
     check_all(&o);
@@ -150,14 +158,14 @@ static void plain_attention_is_as_exact_as_llama_cpp(void **state) {
 
 static void a_prompt_in_small_batches_is_as_exact_as_llama_cpp(void **state) {
     (void)state;
-    kin_runner_options o = kin_runner_options_defaults();
+    kin_runner_options o = one_thread();
     o.n_batch = 8;
     check_all(&o);
 }
 
 static void a_prompt_token_by_token_is_as_exact_as_llama_cpp(void **state) {
     (void)state;
-    kin_runner_options o = kin_runner_options_defaults();
+    kin_runner_options o = one_thread();
     o.n_batch = 1;
     check_all(&o);
 }
@@ -204,7 +212,7 @@ static void check_streamed(const char *dir, const kin_golden *g) {
     char path[1024];
     uint64_t weights, streamed = 0;
     char cache[] = "/tmp/kin-test-families-XXXXXX";
-    kin_runner_options o = kin_runner_options_defaults();
+    kin_runner_options o = one_thread();
     size_t n = (size_t)g->n_ids * (size_t)g->n_vocab * sizeof(float);
     float *want = calloc(1, n), *got = malloc(n);
     assert_true(want && got);
@@ -283,7 +291,7 @@ static bool has_heads_for(const char *path, enum ggml_type kv_type) {
 
 // The logits of each of n sequences with a model's ids // [n, n_ids, n_vocab], which take turns with 8 tokens each.
 static void eval_in_turns(const char *path, const kin_golden *g, enum ggml_type kv_type, int n, float *logits) {
-    kin_runner_options o = kin_runner_options_defaults();
+    kin_runner_options o = one_thread();
     kin_runner r;
     kin_err err;
     o.n_ctx = context_for(path, n, g->n_ids);
