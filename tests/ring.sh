@@ -7,7 +7,9 @@
 command -v curl >/dev/null || { echo 'skipped: no curl' && exit 77; } # without it serve_with would wait until the test times out
 kin=$1
 mkmodel=$(dirname "$kin")/mkmodel
-dir=$(mktemp -d) || exit 1
+folder=${TMPDIR:-/tmp}
+[ "${in_memory:-no}" = no ] || [ ! -w /dev/shm ] || folder=/dev/shm # for tests with thousands of small files (tests/memory_dir.h)
+dir=$(TMPDIR=$folder mktemp -d) || exit 1
 # shellcheck source=tests/ports.sh
 . "${beside:-$(dirname "$0")}/ports.sh" # a script in another folder sets $beside
 pids=

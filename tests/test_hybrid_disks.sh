@@ -10,6 +10,7 @@ if [ -z "${HAS_MOUNTS:-}" ]; then # in a namespace of its own, in which it may m
         ! command -v unshare >/dev/null || ! unshare $how mount -t tmpfs none /mnt 2>/dev/null || HAS_MOUNTS=yes exec unshare $how "$0" "$@"
     done
 fi
+in_memory=yes
 # shellcheck source=tests/ring.sh
 . "$(dirname "$0")/ring.sh"
 export KIN_DRAFT=off
@@ -189,6 +190,7 @@ for model in "$dir/qwen35.gguf" "$(dirname "$0")/golden/lfm2.q8_0.gguf" "$(dirna
     full_disk
 done
 model=$dir/qwen35.gguf family=qwen35
+requests='1-800 4-1300 1-1400' # one that stores, one beside it, one that continues the first
 wanted
 failing_calls read:EIO:/kv/ open:EIO:/kv/ open:EIO:/kv/:5 write:EIO:/kv/ write:ENOSPC:/kv/:7 read:EIO:.pack write:EIO:.pack write:ENOSPC:.pack:2 \
     open:EIO:.pack

@@ -25,6 +25,7 @@
 #include "pipeline/scheduler.h"
 #include "testkit/model_gen.h"
 #include "testkit/thread_ring.h"
+#include "tests/memory_dir.h"
 #include "tests/place.h"
 
 enum {
@@ -68,7 +69,7 @@ static int remove_model(void **state) {
 
 static int make_root(void **state) {
     (void)state;
-    strcpy(root, "/tmp/kin-test-prefix-XXXXXX");
+    snprintf(root, sizeof root, "%s/kin-test-prefix-XXXXXX", memory_dir());
     return mkdtemp(root) ? 0 : -1;
 }
 

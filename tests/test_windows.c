@@ -19,6 +19,7 @@
 #include "testkit/small_models.h"
 #include "testkit/thread_ring.h"
 #include "tests/block_table.h"
+#include "tests/memory_dir.h"
 #include "tests/place.h"
 #include "tests/small_request.h"
 
@@ -50,7 +51,7 @@ static int remove_model(void **state) {
 
 static int make_root(void **state) {
     (void)state;
-    strcpy(root, "/tmp/kin-test-windows-disk-XXXXXX");
+    snprintf(root, sizeof root, "%s/kin-test-windows-disk-XXXXXX", memory_dir());
     return mkdtemp(root) ? 0 : -1;
 }
 
