@@ -453,7 +453,7 @@ typedef struct changer {
 static void *change_budgets(void *arg) {
     changer *c = arg;
     uint64_t at = 7, everything = min_budget(c->w) + c->w->total;
-    for (int i = 0; i < 1500; i++) {
+    for (int i = 0; i < 500; i++) {
         at = kin_hash64(&i, sizeof i, at);
         uint64_t budget = i % 10 == 0 ? 0 : i % 10 == 5 ? UINT64_MAX : at % (everything + everything / 8);
         uint64_t resident = kin_stream_set_budget(c->s, budget);
