@@ -19,6 +19,7 @@ const url = new URL(readArguments(options, 'beside.mjs [OPTIONS] URL').at(-1));
 const WITHIN_MS = 60000; // for what takes milliseconds, however busy the machine is
 const quantile = (list, q) => [...list].sort((a, b) => a - b)[Math.min(list.length - 1, Math.floor(q * list.length))];
 const rss = () => (options.pid ? +/VmRSS:\s*(\d+)/.exec(fs.readFileSync(`/proc/${options.pid}/status`, 'utf8'))[1] * 1024 : 0);
+const settle = Math.min(500, options.seconds * 1000); // until readers have begun, or are forgotten
 const pause = (ms) => new Promise((resolve) => setTimeout(resolve, ms));
 let serial = 0, n_failed = 0;
 const fail = (what) => n_failed++ < 20 && console.log(`failed: ${what}`);
@@ -82,11 +83,11 @@ async function reader(reads) {
 
 async function beside(what, reads) {
   const readers = await Promise.all(Array.from({ length: options.readers }, () => reader(reads)));
-  await pause(500);
+  await pause(settle);
   await measure(`${options.readers} ${what}`);
   console.log(`${''.padEnd(28)} of them ${readers.filter((r) => r.open).length} still open, with ${(readers.reduce((sum, r) => sum + r.bytes, 0) / 2 ** 20).toFixed(0)} MiB read`);
   for (const { socket } of readers) socket.destroy();
-  await pause(500);
+  await pause(settle);
 }
 
 // ---- who does not behave

@@ -219,17 +219,18 @@ stop
 claim='a stream that waits for its model is kept alive; why the model does not come is an event of it'
 serve --models-dir "$models" --ctx 16384 --sse-ping-interval 1
 endless "$dir/long" demo
-waits() { # FILE PATH BODY: sends it in the background and waits for a sign of life
+waits() { # FILE PATH BODY: sends it in the background
     : >"$1"
     curl -sN -m 240 -o "$1" "$base$2" -d "$3" &
     waiter=$!
-    until_says "$1" '^:$'
 }
 waits "$dir/chat" /v1/completions '{"model": "small", "prompt": "One", "max_tokens": 4, "stream": true}'
 chat=$waiter
-mv "$models/parts-00001-of-00002.gguf" "$dir/away"
+sleep 0.2 # the stream that waits longer gets its model first
 waits "$dir/claude" /v1/messages \
     '{"model": "parts", "max_tokens": 4, "messages": [{"role": "user", "content": "One"}], "stream": true}'
+mv "$models/parts-00001-of-00002.gguf" "$dir/away"
+for file in chat claude; do until_says "$dir/$file" '^:$'; done # a sign of life
 says_not "$dir/chat" '^data'
 kill "$client"
 wait "$chat" "$waiter" || fail "a client ended with $?"
