@@ -191,7 +191,7 @@ ask_all() { # NAME N
     done
 }
 words() { sed -n 's/^data: {.*"content":"\([^"]*\)".*/\1/p' "$1" | tr -d '\n'; }
-ask_all whole 300
+ask_all whole 200
 n=0
 until curl -s -m 10 "$base/metrics" >"$dir/metrics" && grep -q '^kin:device' "$dir/metrics" || [ $n -ge 1200 ]; do
     sleep 0.05
@@ -205,7 +205,7 @@ has_events() { [ "$(grep -c '^data' "$dir/$1")" -ge "$2" ]; } # NAME N
 wait_until 60 has_events cut1 10
 kill -9 "$pid_dora"
 for i in 1 2 3; do
-    wait_until 60 has_events "cut$i" 310
+    wait_until 60 has_events "cut$i" 210
     words "$dir/whole$i" >"$dir/words$i"
     n=$(wc -c <"$dir/words$i")
     check [ "$n" -gt 500 ]
