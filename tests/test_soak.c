@@ -43,12 +43,12 @@ enum {
 static int n_faults = 3;
 static uint64_t seed = 2;
 
-static const char kin[] = KIN_BINARY_DIR "/kin";
+static const char kin[] = KIN_BINARY_DIR "/kin", profile[] = KIN_SOURCE_DIR "/tests/machine.json";
 static const char *const names[] = {"anna", "ben"}, *const prompts[] = {"Once upon a time", "One day, a little girl"};
 
 typedef struct soak {
     kin_rng rng;
-    char dir[64], profile[96], grammar[96];
+    char dir[64], grammar[96];
     kin_key key;
     kin_process head, devices[N_DEVICES];
     kin_proxy *proxies[N_DEVICES]; // between each device and the head
@@ -151,9 +151,9 @@ static void start_device(soak *s, int i) {
     char at[32], port[16], key[128];
     snprintf(at, sizeof at, "127.0.0.1:%u", (unsigned)kin_proxy_port(s->proxies[i]));
     snprintf(port, sizeof port, "%u", (unsigned)s->ports[i]);
-    const char *const arguments[] = {"join",      at,         "--name",     names[i],     "--listen",
-                                     "127.0.0.1", "--port",   port,         "--key-file", key_path(s, names[i], key),
-                                     "--profile", s->profile, "--no-cache", "-t",         "1",
+    const char *const arguments[] = {"join",      at,       "--name",     names[i],     "--listen",
+                                     "127.0.0.1", "--port", port,         "--key-file", key_path(s, names[i], key),
+                                     "--profile", profile,  "--no-cache", "-t",         "1",
                                      NULL};
     char log[128];
     snprintf(log, sizeof log, "%s/%s.log", s->dir, names[i]);
@@ -456,24 +456,16 @@ static void run_alone(soak *s, const char *name, const char *const *arguments, c
 }
 
 static void prepare(soak *s) {
-    static char profile[1 << 16];
     kin_err err;
     char path[128];
     kin_rng_seed(&s->rng, seed);
     snprintf(s->dir, sizeof s->dir, "/tmp/kin-test-soak-XXXXXX");
     assert_non_null(mkdtemp(s->dir));
-    snprintf(s->profile, sizeof s->profile, "%s/profile.json", s->dir);
     s->key = (kin_key){{7, 7, 7}};
     for (int i = -1; i < N_DEVICES; i++)
         assert_int_equal(kin_key_save(&s->key, key_path(s, i < 0 ? "desk" : names[i], path), &err), 0);
-    const char *const measures[] = {"profile", "--no-gpu", "-t", "1", "--json", NULL};
-    run_alone(s, "alone", measures, profile, sizeof profile);
-    FILE *f = fopen(s->profile, "w");
-    assert_non_null(f);
-    fputs(profile, f);
-    fclose(f);
     snprintf(s->grammar, sizeof s->grammar, "%s/line.gbnf", s->dir);
-    f = fopen(s->grammar, "w");
+    FILE *f = fopen(s->grammar, "w");
     assert_non_null(f);
     fputs("root ::= [^\\n]*\n", f);
     fclose(f);
