@@ -37,11 +37,17 @@ static void ok(int rc, const kin_err *err) {
 }
 #define ok(...) FROM_TEST(ok(__VA_ARGS__))
 
-static void open_spec(opened *o, const kin_model_spec *spec) {
-    kin_err err;
+static opened made; // the file of dense(), for all tests; path is empty until it is made
+
+static void make_folder(opened *o) {
     snprintf(o->dir, sizeof o->dir, "/tmp/kin-profile-XXXXXX");
     assert_non_null(mkdtemp(o->dir));
     snprintf(o->path, sizeof o->path, "%s/model.gguf", o->dir);
+}
+
+static void open_spec(opened *o, const kin_model_spec *spec) {
+    kin_err err;
+    make_folder(o);
     ok(kin_model_gen(spec, o->path, &err), &err);
     ok(kin_model_open(&o->model, o->path, &err), &err);
 }
@@ -64,6 +70,24 @@ static kin_model_spec dense(void) {
     s.n_vocab = 40960;
     s.tied = false;
     return s;
+}
+
+static void open_dense(opened *o) {
+    kin_err err;
+    if (!made.path[0]) {
+        const kin_model_spec spec = dense();
+        make_folder(&made);
+        ok(kin_model_gen(&spec, made.path, &err), &err);
+    }
+    make_folder(o);
+    assert_int_equal(link(made.path, o->path), 0);
+    ok(kin_model_open(&o->model, o->path, &err), &err);
+}
+#define open_dense(...) FROM_TEST(open_dense(__VA_ARGS__))
+
+static int remove_made(void **state) {
+    (void)state;
+    return made.path[0] && (unlink(made.path) != 0 || rmdir(made.dir) != 0) ? -1 : 0;
 }
 
 static kin_model_spec experts(void) {
@@ -104,7 +128,6 @@ static void every_type_has_a_rate_and_a_plan_can_be_made_with_them(void **state)
     (void)state;
     kin_err err;
     opened o;
-    kin_model_spec spec = dense();
     kin_model_facts model;
     kin_device_facts facts;
     kin_devices devices = devices_of(1, true);
@@ -128,7 +151,7 @@ static void every_type_has_a_rate_and_a_plan_can_be_made_with_them(void **state)
     assert_true(facts.disk_bytes_s == 0 && facts.disk_random_bytes_s == 0); // not measured without a folder
     assert_false(facts.has_gpu);
 
-    open_spec(&o, &spec);
+    open_dense(&o);
     facts_of(&o, 512, &model);
     ok(kin_facts_check_device(&facts, &model, true, &err), &err);
     close_spec(&o);
@@ -346,8 +369,7 @@ static void a_dense_model_asks_for_what_its_shape_says(void **state) {
     (void)state;
     opened o;
     kin_model_facts f;
-    kin_model_spec spec = dense();
-    open_spec(&o, &spec);
+    open_dense(&o);
     facts_of(&o, 512, &f);
     const double q4_k = 144.0 / 256; // bytes per weight
     double attention = 2 * 512.0 * 512 + 2 * 512 * 128, ffn = 3 * 512.0 * 1536;
@@ -429,10 +451,10 @@ static void a_layer_of_one_block_needs_a_ring_for_all_of_it(void **state) {
     const int fd = mkstemp(keys);
     opened o;
     kin_model_facts f;
-    kin_model_spec spec = dense();
     (void)state;
     assert_true(fd >= 0 && write(fd, text, sizeof text - 1) == sizeof text - 1);
     close(fd);
+    kin_model_spec spec = dense();
     spec.keys = keys;
     spec.n_vocab = 300;
     spec.mix = "q8_0";
@@ -466,8 +488,7 @@ static void other_types_of_a_cache_are_smaller(void **state) {
     opened o;
     kin_err err;
     kin_model_facts f16, q8;
-    kin_model_spec spec = dense();
-    open_spec(&o, &spec);
+    open_dense(&o);
     facts_of(&o, 512, &f16);
     kin_shard_options so = kin_shard_options_defaults(&o.model);
     so.n_ctx = 512;
@@ -483,8 +504,7 @@ static void facts_are_those_of_the_kernels_that_compute(void **state) {
     opened o;
     kin_err err;
     kin_model_facts by_kin, by_ggml;
-    kin_model_spec spec = dense();
-    open_spec(&o, &spec);
+    open_dense(&o);
     facts_of(&o, 512, &by_kin);
     kin_shard_options so = kin_shard_options_defaults(&o.model);
     so.n_ctx = 512;
@@ -505,8 +525,7 @@ static void the_engine_divides_memory_as_predicted(void **state) {
     opened o;
     kin_err err;
     static kin_facts facts;
-    kin_model_spec spec = dense();
-    open_spec(&o, &spec);
+    open_dense(&o);
     kin_devices devices = devices_of(1, true);
     facts = (kin_facts){.n_device = 1, .work = {.n_ctx = 512, .n_cached = 128, .n_prompt = 128, .n_batch = 64}};
     kin_shard_options so = kin_shard_options_defaults(&o.model);
@@ -549,8 +568,7 @@ static void graphs_are_started_more_often_while_weights_stream(void **state) {
     (void)state;
     opened o;
     static kin_facts facts;
-    kin_model_spec spec = dense();
-    open_spec(&o, &spec);
+    open_dense(&o);
     facts = (kin_facts){.n_device = 1, .work = {.n_ctx = 512, .n_cached = 128, .n_prompt = 128, .n_batch = 64}};
     facts_of(&o, 512, &facts.model);
     kin_device_facts *d = &facts.devices[0];
@@ -592,5 +610,5 @@ int main(void) {
         cmocka_unit_test(the_engine_divides_memory_as_predicted),
         cmocka_unit_test(graphs_are_started_more_often_while_weights_stream),
     };
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    return cmocka_run_group_tests(tests, NULL, remove_made);
 }
