@@ -559,7 +559,7 @@ while answers 200 /metrics && ! none_is_there && [ $n -lt 400 ]; do
 done
 says "$out" '^llamacpp:requests_deferred 0'
 stop
-serve --ctx 3072 --parallel 1 --max-queue 0
+serve --ctx 2048 --parallel 1 --max-queue 0
 endless "$dir/stream"
 chat 429 '"max_tokens": 1'
 says "$dir/head" '^Retry-After: '
