@@ -445,7 +445,7 @@ static void compare_texts(kin_rng *rng, const char *text_of_grammar, const kin_g
 
 static void random_grammars_match_what_a_simple_matcher_does(void **state) {
     (void)state;
-    enum { N = KIN_SANITIZED ? 1000 : 3000 };
+    enum { N = KIN_SANITIZED ? 500 : 3000 };
     kin_rng rng;
     int n_compiled = 0;
     kin_rng_seed(&rng, 16);
@@ -535,7 +535,7 @@ static char *put_random_ahead(kin_rng *rng, char *at, int depth) {
 
 static void look_ahead_matches_what_a_simple_matcher_does(void **state) {
     (void)state;
-    enum { N = KIN_SANITIZED ? 300 : 500 }; // compiling them takes 4 ms each
+    enum { N = KIN_SANITIZED ? 150 : 500 }; // compiling them takes 4 ms each
     kin_rng rng;
     int n_compiled = 0;
     kin_rng_seed(&rng, 37);
