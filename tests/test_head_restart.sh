@@ -46,9 +46,12 @@ knows_what_it_wrote() { # tokens of the block that was full are drafted
 n_tokens() { # prints the number of tokens of the prompt
     curl -s -m 10 -d "{\"content\": \"$prompt\", \"add_special\": true}" "$base/tokenize" | grep -o '[0-9]*' | wc -l
 }
+n_files() { find "$dir/head/.cache/kin/kv" -type f 2>/dev/null | wc -l; }
 has_pages() { # NAME LAYERS: the head has stored all blocks that are full so far: a page for each of its layers, and the tokens
-    n_blocks=$(((n_prompt + $(n_events "$1")) / 64))
-    [ "$(find "$dir/head/.cache/kin/kv" -type f 2>/dev/null | wc -l)" -ge $((n_blocks * ($2 + 1))) ]
+    n_blocks=$(((n_prompt + $(n_events "$1")) / 64)) n_stored=$(n_files)
+    [ "$n_stored" -ge $((n_blocks * ($2 + 1))) ] || return 1
+    sleep 0.5 # in a ring copies of other devices' pages are among them, so it must not be storing any more
+    [ "$(n_files)" -eq "$n_stored" ]
 }
 dies_and_is_asked_again() { # COMMAND LAYERS: the command that starts the head, and the head's number of layers
     n_prompt=$(n_tokens)

@@ -12,6 +12,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "observe/timeline.h"
@@ -215,8 +216,10 @@ static atomic_bool is_drawn;
 
 static void *add_late(void *timeline) {
     const kin_proto_event late = event(KIN_PROTO_EVENT_COMPUTE, 150, 160);
-    for (int i = 0; !atomic_load(&is_drawn); i++) {
+    enum { MOST = 3000 }; // a thread that waits long for its turn would find more than the buffer holds
+    for (int i = 0; i < MOST && !atomic_load(&is_drawn); i++) {
         char name[16];
+        nanosleep(&(struct timespec){.tv_nsec = 20000}, NULL);
         snprintf(name, sizeof name, "late %d", i % 50);
         kin_timeline_add(timeline, kin_timeline_row(timeline, name), &late, 1, i);
     }
