@@ -139,6 +139,30 @@ static int alloc_gpu(kin_kv *kv, const kin_device *gpu, kin_err *err) {
     return 0;
 }
 
+// Makes the tensors of the layers whose keys and values are stored here, without memory. Returns the GPU that has some of them;
+// NULL: none has.
+static const kin_device *make_tensors(kin_kv *kv, const kin_hparams *hp, const kin_device *(*device_of)(const void *user, int il),
+                                      const void *user) {
+    const kin_kv_options *o = &kv->o;
+    const kin_device *gpu = NULL;
+    for (int i = 0; i < o->windows.n; i++) {
+        const kin_window *w = &o->windows.at[i];
+        for (int il = w->layer_begin; il < w->layer_end; il++) {
+            if (width(hp, il, 0) == 0 || kin_kv_home(hp, w, il) != il) continue;
+            const kin_device *device = device_of(user, il);
+            if (device->is_gpu) gpu = device;
+            if (!device->is_gpu) kv->kernels = device->kernels;
+            struct ggml_context *ctx = device->is_gpu ? kv->gpu_ctx : kv->cpu_ctx;
+            const int64_t n_cells = n_cells_of(hp, o, il, device->is_gpu);
+            kv->has_window[il] = !device->is_gpu && kin_kv_window_has(&o->window, &kv->layers[il]);
+            for (int i = 0; i < N_CACHES; i++)
+                if (width(hp, il, i) > 0)
+                    kv->of[i][il] = ggml_new_tensor_2d(ctx, type_of(&kv->layers[il], i, o->type), width(hp, il, i), n_cells);
+        }
+    }
+    return gpu;
+}
+
 int kin_kv_open(kin_kv **out, const kin_hparams *hp, const kin_kv_options *o,
                 const kin_device *(*device_of)(const void *user, int il), const void *user, kin_err *err) {
     *out = NULL;
@@ -170,22 +194,7 @@ int kin_kv_open(kin_kv **out, const kin_hparams *hp, const kin_kv_options *o,
     if (kin_kv_blocks_open(&kv->blocks, o->n_ctx, kv->n_states, &o->window, err) != 0) goto fail;
     if (kin_kv_states_open(&kv->states, hp, &o->windows, o->n_ctx, err) != 0) goto fail;
 
-    const kin_device *gpu = NULL;
-    for (int i = 0; i < o->windows.n; i++) {
-        const kin_window *w = &o->windows.at[i];
-        for (int il = w->layer_begin; il < w->layer_end; il++) {
-            if (width(hp, il, 0) == 0 || kin_kv_home(hp, w, il) != il) continue;
-            const kin_device *device = device_of(user, il);
-            if (device->is_gpu) gpu = device;
-            if (!device->is_gpu) kv->kernels = device->kernels;
-            struct ggml_context *ctx = device->is_gpu ? kv->gpu_ctx : kv->cpu_ctx;
-            const int64_t n_cells = n_cells_of(hp, o, il, device->is_gpu);
-            kv->has_window[il] = !device->is_gpu && kin_kv_window_has(&o->window, &kv->layers[il]);
-            for (int i = 0; i < N_CACHES; i++)
-                if (width(hp, il, i) > 0)
-                    kv->of[i][il] = ggml_new_tensor_2d(ctx, type_of(&kv->layers[il], i, o->type), width(hp, il, i), n_cells);
-        }
-    }
+    const kin_device *gpu = make_tensors(kv, hp, device_of, user);
     if (alloc_cpu(kv, err) != 0 || alloc_gpu(kv, gpu, err) != 0) goto fail;
     *out = kv;
     return 0;
