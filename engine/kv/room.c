@@ -11,9 +11,15 @@
 
 #include "base/units.h"
 
-enum { SHARE = 20, FREE_SHARE = 20, LOOKS = 16, MAX_FILES = 1 << 20, BLOCK = 4096 };
+enum {
+    CAP_SHARE = 20,      // by default pages may use 1 / CAP_SHARE of the disk
+    FREE_SHARE = 20,     // 1 / FREE_SHARE of the disk stays free, but at most MAX_FREE_BYTES
+    SCANS_PER_FILL = 16, // the folder is scanned again after 1 / SCANS_PER_FILL of the room is used
+    MAX_FILES = 1 << 20,
+    DISK_BLOCK_BYTES = 4096,
+};
 
-static const uint64_t FREE_MOST = (uint64_t)1 << 30;
+static const uint64_t MAX_FREE_BYTES = (uint64_t)1 << 30;
 
 typedef struct file {
     char name[96]; // HASH16/KEY32
@@ -27,8 +33,8 @@ typedef struct files {
     uint64_t bytes;
 } files;
 
-static uint64_t on_disk(uint64_t n) {
-    return (n + BLOCK - 1) / BLOCK * BLOCK;
+static uint64_t bytes_on_disk(uint64_t n) {
+    return (n + DISK_BLOCK_BYTES - 1) / DISK_BLOCK_BYTES * DISK_BLOCK_BYTES;
 }
 
 static int oldest_first(const void *a, const void *b) {
@@ -51,7 +57,7 @@ static void add_file(files *list, const char *dir, const char *folder, const cha
         list->cap = cap;
     }
     f.used = st.st_mtime;
-    f.bytes = on_disk((uint64_t)st.st_size); // the size on disk may still grow (delayed allocation)
+    f.bytes = bytes_on_disk((uint64_t)st.st_size); // the size on disk may still grow (delayed allocation)
     list->bytes += f.bytes;
     list->at[list->n++] = f;
 }
@@ -85,13 +91,15 @@ static void remove_oldest(files *list, const char *dir, uint64_t most) {
     }
 }
 
-// Returns what all pages may take: the cap, or less if the disk is short; *free_least is then the space that stays free, else 0.
-static uint64_t most_of(const kin_kv_room *room, const char *dir, uint64_t bytes, uint64_t *free_least) {
+// Returns how many bytes all pages may use: the cap, or less if the disk has less room. In that case *free_least is the space
+// that must stay free, otherwise 0.
+static uint64_t max_bytes_of(const kin_kv_room *room, const char *dir, uint64_t bytes, uint64_t *free_least) {
     struct statvfs fs;
     *free_least = 0;
     if (statvfs(dir, &fs) != 0) return room->cap;
-    uint64_t disk = (uint64_t)fs.f_blocks * fs.f_frsize, kept = disk / FREE_SHARE < FREE_MOST ? disk / FREE_SHARE : FREE_MOST;
-    uint64_t cap = room->cap ? room->cap : disk / SHARE, free_bytes = (uint64_t)fs.f_bavail * fs.f_frsize;
+    uint64_t disk = (uint64_t)fs.f_blocks * fs.f_frsize,
+             kept = disk / FREE_SHARE < MAX_FREE_BYTES ? disk / FREE_SHARE : MAX_FREE_BYTES;
+    uint64_t cap = room->cap ? room->cap : disk / CAP_SHARE, free_bytes = (uint64_t)fs.f_bavail * fs.f_frsize;
     uint64_t could = bytes + free_bytes > kept ? bytes + free_bytes - kept : 0;
     if (cap <= could) return cap;
     *free_least = kept;
@@ -100,21 +108,21 @@ static uint64_t most_of(const kin_kv_room *room, const char *dir, uint64_t bytes
 
 int kin_kv_room_make(kin_kv_room *room, const char *dir, uint64_t n, kin_err *err) {
     char a[32], b[32];
-    n = on_disk(n);
+    n = bytes_on_disk(n);
     if (n <= room->left) {
         room->left -= n;
         return 0;
     }
     files list = list_files(dir);
-    uint64_t free_least, most = most_of(room, dir, list.bytes, &free_least);
+    uint64_t free_least, most = max_bytes_of(room, dir, list.bytes, &free_least);
     if (n <= most && list.bytes + n > most) remove_oldest(&list, dir, most - n < most / 10 * 9 ? most - n : most / 10 * 9);
     bool fits = list.bytes + n <= most;
-    room->left = fits ? (most - list.bytes - n) / LOOKS : 0;
+    room->left = fits ? (most - list.bytes - n) / SCANS_PER_FILL : 0;
     free(list.at);
     if (fits) return 0;
     kin_size_format(n, a, sizeof a);
     if (free_least > 0)
-        return kin_err_set(err, "%s: no room for a page of %s: the disk is full, but for the %s that stay free", dir, a,
+        return kin_err_set(err, "%s: no room for a page of %s: the disk is full (kin keeps %s of it free)", dir, a,
                            kin_size_format(free_least, b, sizeof b));
     return kin_err_set(err, "%s: no room for a page of %s: the size limit is %s (--kv-disk)", dir, a,
                        kin_size_format(most, b, sizeof b));
