@@ -22,8 +22,9 @@ static const char usage[] =
     "NAME]\n"
     "                 [--threads N] [--rounds N] [--json]\n"
     "\n"
-    "Times attention: 16 layers for one token at a depth, one layer for a prompt; all of a table, or what --depth and --prompt\n"
-    "say. Default: 32 heads, 8 kv heads, head sizes 64 and 128, f16 and q8_0, 2 threads, best of 7 rounds.\n"
+    "Times attention: 16 layers for one token at a depth, one layer for a prompt; for a list of lengths, or\n"
+    "only those of --depth and --prompt. Default: 32 heads, 8 kv heads, head sizes 64 and 128, f16 and q8_0, 2 threads, best of "
+    "7 rounds.\n"
     "\"of bound\" is the time over the longer one of reading and arithmetic: 1 is as fast as this machine can be.\n";
 
 typedef struct options {

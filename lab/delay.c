@@ -50,7 +50,7 @@ static const char usage[] =
     "  --delay TIME   each frame takes at least this long (0.5ms, 300us, 1s; at most 10s; default 0us)\n"
     "  --jitter TIME  and up to this much more\n"
     "  --seed N       of the jitter\n"
-    "  --swallow N    frames of more than N bytes get lost, and nobody is told: a wrong MTU (0: none; default)\n";
+    "  --swallow N    frames of more than N bytes get lost without an error, as with a wrong MTU (0: none; default)\n";
 
 typedef struct options {
     uint64_t delay_ns, jitter_ns, seed, most_bytes; // most_bytes 0: of any size

@@ -23,7 +23,7 @@ enum {
     MIB = 1 << 20,
     MIN_RANGE = 1 * MIB, // of a request
     MAX_RANGE = 64 * MIB,
-    SAVE_BYTES = 256 << 10, // as much is fetched again at most, for each connection, if the process is killed
+    SAVE_BYTES = 256 << 10, // if the process is killed, each connection fetches at most this much again
     HASH_BYTES = 1 * MIB,
     POLL_MS = 100,
     RATE_MS = 500,
@@ -145,7 +145,7 @@ static size_t on_body(char *from, size_t size, size_t n, void *user) {
     long status = 0;
     n *= size;
     curl_easy_getinfo(c->easy, CURLINFO_RESPONSE_CODE, &status);
-    if (status != 200 && status != 206) return n; // the page of an error
+    if (status != 200 && status != 206) return n; // the body is an error page
     if (!c->is_checked) {
         c->answer.status = (int)status;
         verdict v = check_answer(c, from, n);
@@ -215,7 +215,7 @@ static const char *name_of(const kin_download_options *o) {
 }
 
 // True if an address to which the registry has redirected is refused, although the registry may name a better one: a signed
-// address ends after some time. If nothing has arrived yet, that is believed only a few times.
+// address ends after some time. If nothing has arrived yet, it returns true only a few times.
 static bool is_stale(const connection *c, CURLcode code) {
     enum { MAX_UNPROVEN = 2 };
     const download *d = c->d;
@@ -226,7 +226,7 @@ static bool is_stale(const connection *c, CURLcode code) {
     return c->uses_direct || (n_redirects > 0 && (d->n_new > 0 || d->n_failed < MAX_UNPROVEN));
 }
 
-// A request ended without all of its bytes. Decides whether to try again.
+// Called when a request ended before all of its bytes arrived. Decides whether to try again.
 static int on_failure(connection *c, CURLcode code, kin_err *err) {
     download *d = c->d;
     bool may_recover = is_stale(c, code) || kin_web_may_recover(code, c->answer.status);
@@ -254,12 +254,12 @@ static int explain_verdict(download *d, kin_err *err) {
     const char *name = name_of(d->o);
     switch (d->verdict) {
     case NOT_A_MODEL:
-        return kin_err_set(err, "%s: the server sent no GGUF file (it begins with '%.4s'); perhaps a page of its web site", name,
+        return kin_err_set(err, "%s: the server sent no GGUF file (it begins with '%.4s'); perhaps it is a web page", name,
                            d->first);
     case CHANGED:
         return kin_err_set(err, "%s has changed on the server in the meantime; the same command fetches the new one", name);
     case DISK_FAILED: return kin_err_set(err, "%s.part: %s", d->o->path, strerror(d->disk_errno));
-    case MISMATCH: return kin_err_set(err, "%s: the server sent other bytes than it was asked for", name);
+    case MISMATCH: return kin_err_set(err, "%s: the server sent bytes that were not requested", name);
     default: return 0;
     }
 }
@@ -345,7 +345,7 @@ static int fetch(download *d, kin_err *err) {
     while (rc == 0 && (d->unassigned.n > 0 || !is_idle(d))) {
         rc = is_stopped(d->o) ? kin_err_set(err, "stopped") : turn(d, err);
     }
-    if (rc != 0 && is_stopped(d->o)) kin_err_set(err, "stopped"); // and not what libcurl says about it
+    if (rc != 0 && is_stopped(d->o)) kin_err_set(err, "stopped"); // replaces libcurl's message
     for (int i = 0; i < d->n_connections; i++) release(&d->connections[i]);
     curl_multi_cleanup(d->multi);
     forget_direct(d);
@@ -358,7 +358,7 @@ static int fetch(download *d, kin_err *err) {
     return rc;
 }
 
-// ---- the whole
+// ---- the whole download
 
 static int check_disk(const download *d, kin_err *err) {
     char folder[KIN_PART_PATH], a[32], b[32];
@@ -397,7 +397,7 @@ static int check_hash(download *d, kin_err *err) {
     if (hash_part(d, hex, err) != 0) return KIN_FAIL;
     if (strcmp(hex, d->o->sha256) == 0) return 0;
     kin_part_file_begin_anew(&d->part, &not_removed);
-    kin_err_set(err, "%s: the bytes that came have the SHA-256 %.16s..., the registry names %.16s...; they were dropped",
+    kin_err_set(err, "%s: the downloaded bytes have the SHA-256 %.16s..., but the registry says %.16s...; they were deleted",
                 name_of(d->o), hex, d->o->sha256);
     return KIN_ABSENT;
 }
@@ -411,7 +411,8 @@ static int complete(download *d, kin_err *err) {
         if (check_disk(d, err) != 0 || (d->unassigned.n > 0 && fetch(d, err) != 0)) return KIN_FAIL;
         int rc = check_hash(d, err);
         if (rc == 0) break;
-        if (rc != KIN_ABSENT || !was_begun || tries > 0) return KIN_FAIL; // what was there before may have been the damage
+        if (rc != KIN_ABSENT || !was_begun || tries > 0)
+            return KIN_FAIL; // the bytes of an earlier attempt may have been the wrong ones
     }
     return o->finished && o->finished(o->user, err) != 0 ? KIN_FAIL : kin_part_file_finish(&d->part, err);
 }
@@ -426,7 +427,7 @@ static void choose_ranges(download *d) {
     if (!o->accepts_ranges) d->range_bytes = o->size;
 }
 
-// Another process has the file. Waits a moment; shows how far that one is.
+// Another process is downloading the file: waits a moment and shows its progress.
 static int wait_for_other(const kin_download_options *o, kin_err *err) {
     if (is_stopped(o)) return kin_err_set(err, "stopped");
     uint64_t missing = kin_part_file_missing(o->path);

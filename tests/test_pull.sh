@@ -256,7 +256,7 @@ refused 'more than 4194304 bytes' hf:some/tiny-GGUF
 claim='an answer that does not say which bytes it has is not taken for a changed file'
 forget
 trouble 'bare 1'
-refused 'the server sent other bytes than it was asked for' hf:some/tiny-GGUF:Q8_0
+refused 'the server sent bytes that were not requested' hf:some/tiny-GGUF:Q8_0
 
 claim='a link in place of a part is not followed: its target stays as it is'
 forget
@@ -282,7 +282,7 @@ calm
 claim='other bytes than those of the registry are dropped, and nothing of them stays'
 forget
 trouble 'wrong 1'
-refused 'have the SHA-256 .*, the registry names .*; they were dropped' hf:some/tiny-GGUF:Q8_0
+refused 'have the SHA-256 .*, but the registry says .*; they were deleted' hf:some/tiny-GGUF:Q8_0
 [ ! -e "$models/hf--some--tiny-GGUF/tiny-Q8_0.gguf" ] || fail 'the file is there'
 calm
 new_log

@@ -33,7 +33,7 @@ static void fill_join_table(join_options *o, kin_option table[N_OPTIONS]) {
         {KIN_OPTION_STRING, "cache", 0, &o->cache_dir, "DIR",
          "directory of fetched and prepacked weights (default: ~/.cache/kin)", 0, 0},
         {KIN_OPTION_SIZE, "cache-size", 0, &o->cache_size, "SIZE",
-         "size limit of the prepacked weights and of the fetched weights (default: a fifth and half of the disk)", 0, 0},
+         "size limit of the prepacked weights and of the fetched weights (default: a fifth of the disk, and half of it)", 0, 0},
         {KIN_OPTION_SIZE, "spare-disk", 0, &o->standby_disk, "SIZE",
          "size limit of standby layers, fetched in case another device fails (default: a tenth of the free disk; 0: none)", 0, 0},
         {KIN_OPTION_STRING, "profile", 0, &o->profile, "FILE",
@@ -203,7 +203,7 @@ static int read_join_options(join_options *o, kin_head_address *head, int argc, 
     return kin_head_address_parse(operand, head, err);
 }
 
-// For a service: it cannot ask for the code.
+// A service cannot ask for the code.
 static int check_join(int argc, char **argv, kin_err *err) {
     join_options o = {.standby_disk = KIN_JOIN_STANDBY_DISK};
     kin_head_address head;

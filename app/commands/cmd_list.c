@@ -91,7 +91,7 @@ static void with_list_options(void (*use)(kin_option_tables tables, void *user),
 
 // ---- kin show, kin rm
 
-// The one flag of each: show --all, rm --dry-run.
+// Each command has one flag: show --all, rm --dry-run.
 static void fill_flag_table(const char *name, const char *help, bool *flag, kin_option table[N_LIST_OPTIONS]) {
     const kin_option own[N_LIST_OPTIONS] = {{KIN_OPTION_FLAG, name, 0, flag, NULL, help, 0, 0}, {0}};
     memcpy(table, own, sizeof own);
@@ -102,7 +102,7 @@ static void fill_show_table(bool *all, kin_option table[N_LIST_OPTIONS]) {
 }
 
 static void fill_rm_table(bool *dry_run, kin_option table[N_LIST_OPTIONS]) {
-    fill_flag_table("dry-run", "tell what would be removed, and remove nothing", dry_run, table);
+    fill_flag_table("dry-run", "show what would be removed, without removing it", dry_run, table);
 }
 
 static void with_show_options(void (*use)(kin_option_tables tables, void *user), void *user) {
@@ -145,7 +145,7 @@ static int command_show(int argc, char **argv) {
     if (status != KIN_EXIT_OK) return status;
     format_day(r.fetched_s, day, sizeof day);
     printf("name         %s\n", kin_escape(shown, sizeof shown, r.source, strlen(r.source)));
-    printf("fetched      %s%s\n", day, r.sha256[0] ? "" : "; its server named no hash to check it with");
+    printf("fetched      %s%s\n", day, r.sha256[0] ? "" : "; not verified, because its server gave no hash");
     if (r.n_parts == 1 && r.sha256[0]) printf("sha256       %s\n", r.sha256);
     if (r.n_parts > 1) printf("parts        %d\n", r.n_parts);
     char *words[] = {r.path, all_option};

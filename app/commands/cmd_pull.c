@@ -32,7 +32,7 @@ static void fill_pull_table(pull_options *o, kin_option table[N_PULL_OPTIONS]) {
          KIN_DOWNLOAD_MAX_CONNECTIONS},
         {KIN_OPTION_INT, "patience", 0, &o->patience_s, "S",
          "give up if less than 1 KiB/s comes on average for S seconds (default: 60; 0: never)", 0, 86400},
-        {KIN_OPTION_FLAG, "offline", 0, &o->offline, NULL, "contact no server: only tell whether the model is here", 0, 0},
+        {KIN_OPTION_FLAG, "offline", 0, &o->offline, NULL, "contact no server; only check whether the model is here", 0, 0},
         {KIN_OPTION_FLAG, "names", 0, &o->names, NULL, "list the short names of models", 0, 0},
         {0},
     };
