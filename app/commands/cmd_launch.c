@@ -18,7 +18,7 @@ typedef struct launch_options {
     bool print;
 } launch_options;
 
-enum { N_LAUNCH_OPTIONS = 7, MAX_VARIABLES = 12, MAX_DISTURBING = 3, MAX_WORDS = 200, AGENT_CTX = 20000 };
+enum { N_LAUNCH_OPTIONS = 7, MAX_VARIABLES = 12, MAX_CONFLICTING = 3, MAX_WORDS = 200, AGENT_CTX = 20000 };
 
 static void fill_launch_table(launch_options *o, kin_option table[N_LAUNCH_OPTIONS]) {
     o->server = "http://127.0.0.1:8080";
@@ -49,11 +49,11 @@ typedef struct launching {
     const char *key;
     variable variables[MAX_VARIABLES];
     int n_variables;
-    const char *words[MAX_WORDS + 1]; // of the command line, with a NULL after them
+    const char *words[MAX_WORDS + 1]; // of the command line; ends with NULL
     int n_words;
-    char *texts[2]; // words that were made here
+    char *texts[2]; // the words that this struct owns
     int n_texts;
-    bool has_no_memory;
+    bool out_of_memory;
 } launching;
 
 // ---- variables of the program
@@ -62,7 +62,7 @@ static char *format(launching *l, const char *fmt, va_list args) KIN_PRINTF(2, 0
 static char *format(launching *l, const char *fmt, va_list args) {
     char *text = NULL;
     if (vasprintf(&text, fmt, args) >= 0) return text;
-    l->has_no_memory = true;
+    l->out_of_memory = true;
     return NULL;
 }
 
@@ -89,7 +89,7 @@ static void add_text(launching *l, const char *fmt, ...) {
     add_word(l, text ? text : "");
 }
 
-// Its own model is asked for titles and summaries too, so that no request leaves for another server. A local model may take
+// Titles and summaries are requested from the same model too, so that no request goes to another server. A local model may take
 // minutes until its first token.
 static void prepare_claude(launching *l) {
     set(l, "ANTHROPIC_BASE_URL", "%s", l->base);
@@ -104,7 +104,7 @@ static void prepare_claude(launching *l) {
     if (l->o->ca_file) set(l, "NODE_EXTRA_CA_CERTS", "%s", l->o->ca_file);
 }
 
-// Codex has no variables for a provider: its settings are words of the command line, in TOML, whose strings JSON's are too.
+// Codex has no variables for a provider: its settings are command-line options in TOML.
 static void prepare_codex(launching *l) {
     set(l, "KIN_SERVER_KEY", "%s", l->key);
     if (l->o->ca_file) set(l, "SSL_CERT_FILE", "%s", l->o->ca_file);
@@ -129,7 +129,7 @@ static void prepare_opencode(launching *l) {
                                "provider", "kin", "npm", "@ai-sdk/openai-compatible", "name", "kin", "options", "baseURL", base,
                                "apiKey", l->key, "models", models);
     char *text = config ? json_dumps(config, JSON_COMPACT) : NULL;
-    l->has_no_memory = l->has_no_memory || !text;
+    l->out_of_memory = l->out_of_memory || !text;
     set(l, "OPENCODE_CONFIG_CONTENT", "%s", text ? text : "");
     if (l->o->ca_file) set(l, "NODE_EXTRA_CA_CERTS", "%s", l->o->ca_file);
     json_decref(config);
@@ -139,7 +139,7 @@ static void prepare_opencode(launching *l) {
 typedef struct agent {
     const char *name, *package;
     void (*prepare)(launching *l);
-    const char *disturbing[MAX_DISTURBING + 1]; // variables that would name another account or provider, with a NULL after them
+    const char *conflicting[MAX_CONFLICTING + 1]; // variables that would select another account or provider; ends with NULL
 } agent;
 
 static const agent agents[] = {
@@ -216,7 +216,7 @@ static void put_quoted(const char *text) {
 }
 
 static void print_all(const launching *l, const agent *a) {
-    for (int i = 0; a->disturbing[i]; i++) printf("unset %s\n", a->disturbing[i]);
+    for (int i = 0; a->conflicting[i]; i++) printf("unset %s\n", a->conflicting[i]);
     for (int i = 0; i < l->n_variables; i++) {
         printf("export %s=", l->variables[i].name);
         put_quoted(l->variables[i].value);
@@ -232,7 +232,7 @@ static void print_all(const launching *l, const agent *a) {
 
 // Replaces this process. Returns only if that failed.
 static int start(const launching *l, const agent *a, kin_err *err) {
-    for (int i = 0; a->disturbing[i]; i++) unsetenv(a->disturbing[i]);
+    for (int i = 0; a->conflicting[i]; i++) unsetenv(a->conflicting[i]);
     for (int i = 0; i < l->n_variables; i++) setenv(l->variables[i].name, l->variables[i].value, 1);
     fflush(stdout);
     signal(SIGXFSZ, SIG_DFL); // an ignored signal stays ignored in the new program
@@ -254,7 +254,7 @@ static int launch(launching *l, const agent *a, int n_more, char **more, kin_err
     add_word(l, a->name);
     a->prepare(l);
     for (int i = 0; i < n_more; i++) add_word(l, more[i]);
-    if (l->has_no_memory) return kin_err_set(err, "out of memory");
+    if (l->out_of_memory) return kin_err_set(err, "out of memory");
     warn(l, a);
     if (!o->print) return start(l, a, err);
     print_all(l, a);
