@@ -159,7 +159,7 @@ static bool may_go_on(kin_compute_loop *l) {
     return kin_losses_add(&l->losses, stats.n_generated_tokens + stats.n_done);
 }
 
-// True if it is time to leave the ring for a better plan. What sequences have behind their last full page is recomputed there,
+// True if it is time to leave the ring for a better plan. What sequences have after their last full page is recomputed there,
 // which takes longer than all else; so waits, for at most the steps of a page, until that is little.
 static bool is_time_to_yield(kin_compute_loop *l) {
     if (!kin_session_yields(l->session)) {

@@ -77,8 +77,8 @@ static bool hold_id(kin_proto_id *id, const char *path, int *holder) {
     if (!is_ours && fd >= 0) close(fd); // else it stays open until the process ends
     if (!is_ours) return false;
     kin_put_u32(pid, (uint32_t)getpid());
-    bool is_told = pwrite(fd, pid, sizeof pid, HOLDER_AT) == sizeof pid;
-    (void)is_told; // else the next process does not wait for this one's end
+    bool is_written = pwrite(fd, pid, sizeof pid, HOLDER_AT) == sizeof pid;
+    (void)is_written; // if it is not, the next process does not wait until this one has ended
     return true;
 }
 

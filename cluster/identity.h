@@ -30,7 +30,7 @@ typedef struct kin_identity {
 } kin_identity;
 
 int kin_identity_open(kin_identity *self, const kin_identity_options *o, kin_err *err);
-// For status clients: the id is new each time.
+// Opens the identity of a status client. Its id is new each time.
 int kin_identity_open_visitor(kin_identity *self, const kin_identity_options *o, kin_err *err);
 
 // Loads the head's key from the file; if there is none, creates a new code, shows it (console->new_code), and stores both.

@@ -42,5 +42,5 @@ int kin_cache_dir_remove(const kin_cache_entry *entry, kin_err *err);
 int kin_cache_dir_make_room(const char *dir, uint64_t need, uint64_t cap, kin_err *err);
 
 // Does the same for `need` more bytes of fetched weights, within `cap` bytes for all fetched weights (0: half of the disk).
-// Removes prepacked weights too if the disk is short. A twentieth of the disk, at most 1 GiB, stays free.
+// Removes prepacked weights too if the disk has too little room. A twentieth of the disk, at most 1 GiB, stays free.
 int kin_cache_dir_make_room_for_model(const char *dir, uint64_t need, uint64_t cap, kin_err *err);

@@ -91,8 +91,8 @@ int kin_kv_check_type(const kin_hparams *hp, enum ggml_type type, kin_err *err);
 
 // Returns the layer whose cells layer `il` of this window reads: the one whose keys and values these are. If that one is not in
 // the window, or on its other device, it is the first layer there that reads them. This one holds a copy, which is written when a
-// step comes to the window (engine/side_rows.h): so a later window has a copy of its own, which steps behind in the ring do not
-// change yet.
+// step comes to the window (engine/side_rows.h): so a later window has a copy of its own, which later steps, still at
+// earlier members, do not change yet.
 int kin_kv_home(const kin_hparams *hp, const kin_window *window, int il);
 
 int kin_kv_source(const kin_kv *kv, int il); // the layer whose keys and values these are: pages are named after it
@@ -143,7 +143,7 @@ int kin_kv_n_used(const kin_kv *kv);
 // Writes the numbers of the blocks that hold positions 0, 64, 128, ... of a sequence to table // i32 [kin_kv_n_cells(n_ctx) /
 // KIN_KV_CELLS].
 void kin_kv_table(const kin_kv *kv, int32_t seq, int32_t *table);
-// The same for windowed layers. A step may be computed with a table from after steps behind it were placed.
+// The same for windowed layers. A step may be computed with a table that was made after later steps were placed.
 void kin_kv_window_table(const kin_kv *kv, int32_t seq, int32_t *table);
 int64_t kin_kv_window_cell(const kin_kv *kv, int32_t seq, int32_t pos); // of a position in windowed layers
 

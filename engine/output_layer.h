@@ -17,7 +17,7 @@ void kin_output_layer_close(kin_output_layer *layer); // NULL is allowed, here, 
 // Computes the logits of n rows: x // f32 [n, stream width] -> logits // f32 [n, n_vocab]. Fails if weights cannot be read, or if
 // the model's files were modified.
 int kin_output_layer_run(kin_output_layer *layer, int n, const float *x, float *logits, kin_err *err);
-// The same for hidden states behind the norm // f32 [n, n_embd].
+// The same for hidden states after the norm // f32 [n, n_embd].
 int kin_output_layer_project(kin_output_layer *layer, int n, const float *hidden, float *logits, kin_err *err);
 // Computes only the norm: x // f32 [n, stream width] -> hidden // f32 [n, n_embd].
 int kin_output_layer_hidden(kin_output_layer *layer, int n, const float *x, float *hidden, kin_err *err);

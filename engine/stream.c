@@ -261,7 +261,7 @@ static void next_block(kin_stream *s) {
     }
 }
 
-// As published: a window is announced as a whole, when the one before it has been computed.
+// Follows the paper: a window is announced as a whole, when the one before it has been computed.
 static bool may_announce(kin_stream *s) {
     if (s->next == s->acquired) return true;
     const step *oldest = step_at(s, s->acquired);

@@ -30,7 +30,7 @@ static void describe_part(const kin_weights *w, const kin_weights_block *b, kin_
     d->stays = !is_tile && b->is_ff && kin_sliding_window_retains(&w->o.sliding, b->i_cpu_layer);
 }
 
-// Returns the number of the window that the block belongs to. The tiles of the output are one behind all others.
+// Returns the number of the window that the block belongs to. The tiles of the output have the number after all others.
 static int window_of(const kin_weights *w, const kin_weights_block *b) {
     const kin_windows *windows = &w->o.windows;
     if (b->i_compute_block >= w->first_tile_compute_block) return windows->n;

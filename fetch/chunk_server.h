@@ -4,7 +4,7 @@
 // Chunks that hold only the embedding or the output layer are never sent (kin_ranges_private): they stay on the head.
 //
 // The owner answers OPEN and then hands the link over. Clients are not trusted: one that requests something impossible or
-// withheld, or too much at a time, is closed with a sentence; other links are not affected. A request for an absent chunk is
+// withheld, or too much at a time, is told why and disconnected; other links are not affected. A request for an absent chunk is
 // answered by LACK.
 //
 // The disk is read in libuv's thread pool, at most KIN_FRAME_DATA_BYTES at a time: one read per link, n_reads in all. Links take
@@ -25,7 +25,7 @@
 typedef struct kin_chunk_server kin_chunk_server;
 
 typedef struct kin_chunk_server_options {
-    int n_links;    // open links (32); a further link is closed with a sentence
+    int n_links;    // open links (32); a further link is closed, and the client is told why
     int n_requests; // pending requests per link (16); a further request ends the link
     int n_reads;    // concurrent reads in the thread pool (2)
 } kin_chunk_server_options;
@@ -35,7 +35,7 @@ kin_chunk_server_options kin_chunk_server_options_default(void);
 // Serves nothing until it has a chunk store. options: NULL for the defaults.
 int kin_chunk_server_open(kin_chunk_server **out, uv_loop_t *loop, const kin_chunk_server_options *options, kin_err *err);
 
-// Closes links with a sentence and discards the results of running reads. NULL is allowed.
+// Closes links, giving clients the reason, and discards the results of running reads. NULL is allowed.
 void kin_chunk_server_close(kin_chunk_server *server);
 
 // Sets the store to serve; the server holds it until the next call. NULL: serves nothing.

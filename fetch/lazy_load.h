@@ -1,8 +1,8 @@
 // Lazy loading: lets computing threads wait for parts of a model that are still being fetched (engine/arrival.h).
 //
 // The loop's thread begins it for a preparation, reports arrivals, and ends it when nothing more will come; all waiting threads
-// then fail with the reason. A wait lasts at most as long as the fetch behind it, which gives up after a minute without data
-// (fetch/fetch.h), or until the process stops.
+// then fail with the reason. A wait lasts at most as long as the fetch that it depends on, which gives up after a minute without
+// data (fetch/fetch.h), or until the process stops.
 //
 // Waits go on after the device is ready, because it reports ready once its first window is present. Parts that a preparation
 // waited for stay present; beginning another preparation fails the waits of the former.

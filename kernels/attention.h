@@ -17,12 +17,12 @@ enum {
 static inline bool kin_attention_chooses(const kin_attention *a, int64_t row) {
     return (a->chosen || a->chosen_blocks) && a->n_cells[row] > a->n_chosen;
 }
-// Returns the end of the places of a row: its n_cells, or the number of chosen ones.
+// Returns how many cells a row attends to: n_cells, or the number of chosen ones.
 static inline int32_t kin_attention_end(const kin_attention *a, int64_t row) {
     if (!kin_attention_chooses(a, row)) return a->n_cells[row];
     return a->chosen ? a->n_chosen : a->n_chosen - a->chosen_step + (a->n_cells[row] - 1) % a->chosen_step + 1;
 }
-// Returns the blocks of the cache at the places 64 i .. of a row, for a kv head.
+// Returns the table of cache blocks that a row attends to, for a kv head: entry i has its cells 64 i to 64 i + 63.
 static inline const int32_t *kin_attention_blocks(const kin_attention *a, int64_t row, int head) {
     if (!a->chosen_blocks || !kin_attention_chooses(a, row)) return a->blocks[row];
     return a->chosen_blocks + (row * a->kv.n_head_kv + head) * (a->n_chosen / KIN_KV_CELLS);

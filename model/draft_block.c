@@ -12,7 +12,7 @@ static const char no_block[] = "the file has no block for multi-token prediction
 
 // ---- files
 
-// The block behind the last layer has this tensor.
+// The block after the last layer has this tensor.
 static bool has_block(const kin_gguf *gguf, int i_block) {
     char name[64];
     snprintf(name, sizeof name, "blk.%d.nextn.eh_proj.weight", i_block);
@@ -81,7 +81,7 @@ static int check_file(const kin_gguf *gguf, const kin_model *m, int *n, kin_err 
 
 // ---- a block
 
-// Like a layer behind all dense ones, with attention. The family may know more.
+// Describes the block like a layer after all dense ones, with attention. The family may add to this.
 int kin_draft_block_describe(kin_hparams *hp, const kin_gguf *gguf, int n_blocks, int i_block, kin_err *err) {
     kin_meta k = {.gguf = gguf, .family = hp->arch->name, .n_layer = n_blocks, .err = err};
     hp->n_layer = 1;

@@ -1,4 +1,4 @@
-// A model's draft blocks (NextN, multi-token prediction): blocks behind a file's last layer, or in a file of their own, trained
+// A model's draft blocks (NextN, multi-token prediction): blocks after a file's last layer, or in a file of their own, trained
 // to continue the model's own text. For the token at position p the first one takes the token's embedding and the model's hidden
 // state at p - 1, and computes a hidden state from which the output matrix predicts the token at p + 1. That state also stands in
 // for the model's own at p. So a single block can be applied again to its own prediction. Of several ones, each takes the states

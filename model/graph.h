@@ -66,7 +66,7 @@ typedef struct kin_graph_rows {
 //   for each value head
 //     [head_dim / 16][key_dim][16]              its matrix before the log (kin_delta_rule.m)
 //     [KIN_STATE_LOG][key_dim + head_dim + 16]          the log: key, value, decay and beta of each token; with decays_rows there
-//                                                       are key_dim more behind these, its decays
+//                                                       are key_dim more after these, its decays
 enum { KIN_STATE_FORMAT = 2 }; // version of this layout: states of another version are not read from disks
 static inline size_t kin_delta_log_row(const kin_delta_net *d) {
     return (size_t)d->key_dim + (size_t)d->head_dim + 16 + (d->decays_rows ? (size_t)d->key_dim : 0);

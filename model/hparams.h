@@ -69,11 +69,11 @@ typedef struct kin_indexer {
 // With n_block the heads of an indexer are as many as key/value heads, each of which sees blocks of its own. A block's score is
 // the greatest query . key of its tokens up to the query's own; of n_chosen / n_block blocks the newest is the query's.
 
-// Attention over a window of tokens and over compressed rows behind it (DeepSeek V4). All heads of a token have one key, which is
-// also their value. In a layer with a ratio of r each whole block of r tokens makes a further such row: for each channel the sum
-// of the block's values, weighted by the softmax of its gates; with overlapping blocks also of values and gates that the block
-// before it has made for its successor. The last n_rot numbers of a row rotate, and are rotated back in attention's result. The
-// output's first matrix is one for each group of heads.
+// Attention over a window of tokens and over compressed rows of older tokens (DeepSeek V4). All heads of a token have one key,
+// which is also their value. In a layer with a ratio of r each whole block of r tokens makes a further such row: for each channel
+// the sum of the block's values, weighted by the softmax of its gates; with overlapping blocks also of values and gates that the
+// block before it has made for its successor. The last n_rot numbers of a row rotate, and are rotated back in attention's result.
+// The output's first matrix is one for each group of heads.
 typedef struct kin_compressed {
     int window; // tokens that a query sees, including its own
     int n_rot;
@@ -218,7 +218,7 @@ static inline int kin_hparams_stream_width(const kin_hparams *hp) {
 }
 
 // The numbers that a layer with compressed rows computes of a token for its block's row: values and as many gates, of overlapping
-// blocks also those for the block behind it.
+// blocks also those for the block after it.
 static inline int kin_layer_n_raw(const kin_layer *layer) {
     return layer->ratio == 0 ? 0 : (layer->ratio == KIN_COMPRESSED_OVERLAPS ? 4 : 2) * layer->head_dim;
 }
@@ -321,7 +321,7 @@ int kin_hparams_check_context(const kin_hparams *hp, int n_ctx, kin_err *err);
 // the list of layers with their widths. The family reads the rest (kin_arch_read). The caller frees the list in either case.
 void kin_hparams_read(kin_hparams *hp, kin_meta *keys);
 
-// Reads how many of the file's blocks are layers, and how many draft blocks behind them; *keys gets the number of both.
+// Reads how many of the file's blocks are layers, and how many draft blocks after them; *keys gets the number of both.
 void kin_hparams_read_n_layer(kin_hparams *hp, kin_meta *keys);
 
 // Reads the numbers of heads and the feed-forward width of block i_block into *layer, for families whose layers differ in them.

@@ -65,7 +65,7 @@ static const kin_key keys[] = {
     HARMLESS("classifier.output_labels"),
     HARMLESS("classifier.pooling_type"),
     HARMLESS("classifier.activation"),
-    // Of single families.
+    // Keys that only some families have.
     USED("attention.compress_ratios"),
     USED("attention.compress_rope_freq_base"),
     USED("attention.indexer.block_size"),

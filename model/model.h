@@ -22,7 +22,7 @@ typedef struct kin_model {
     const kin_gguf_tensor *output_norm_bias;             // f32 [n_embd]; NULL if the family has none
     const kin_gguf_tensor *output;                       // [n_embd, n_vocab]; token_embd itself if the two are tied
     const kin_gguf_tensor *stream_ends[KIN_STREAM_ENDS]; // mix several streams after the last layer (kin_streams_end_at); NULL
-                                                         // behind the last one
+                                                         // after the last one
     const kin_gguf_tensor *rope_factors;                 // f32 [n_rot / 2], NULL if the model has none
     const kin_gguf_tensor *rope_factors_long;            // the same for contexts longer than the original training context
     // Of the layers' inputs; NULL: they have none. The first one is by token: its rows are read singly.

@@ -6,7 +6,7 @@
 
 enum { PART_BYTES = 8 << 10 }; // bytes of a row read at once
 
-// In parts of whole blocks.
+// Reads the row in parts that consist of whole blocks.
 int kin_row_read(const kin_gguf *gguf, const kin_gguf_tensor *t, uint64_t row, float *x, kin_err *err) {
     enum ggml_type type = (enum ggml_type)t->type;
     ggml_to_float_t to_float = ggml_get_type_traits(type)->to_float;

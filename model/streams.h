@@ -36,7 +36,7 @@ typedef struct kin_streams_mixer {
     struct ggml_tensor *(*end)(kin_graph *g, struct ggml_tensor *const *ends, struct ggml_tensor *x);
     // Describes the i-th tensor that `end` needs; false if it needs fewer. At most KIN_STREAM_ENDS
     bool (*end_at)(const kin_hparams *hp, int i, kin_streams_end *out);
-    // The same of a draft block's own, by names behind "blk.N."; NULL: what ends the model's streams ends a block's.
+    // The same of a draft block's own, by names after "blk.N."; NULL: what ends the model's streams ends a block's.
     bool (*draft_end_at)(const kin_hparams *hp, int i, kin_streams_end *out);
     // Normalises each stream of x // [stream width, n] by itself; weight // [stream width]. NULL: streams share one weight
     struct ggml_tensor *(*norm)(kin_graph *g, struct ggml_tensor *weight, struct ggml_tensor *x);
@@ -51,5 +51,5 @@ const kin_streams_mixer *kin_streams_of(const kin_hparams *hp);
 // Describes the i-th tensor that mixes the streams after the last layer; false if fewer do so, as in models with one stream.
 bool kin_streams_end_at(const kin_hparams *hp, int i, kin_streams_end *out);
 
-// Describes the i-th tensor that ends a draft block's own streams, by its name behind "blk.N."; false if there are fewer.
+// Describes the i-th tensor that ends a draft block's own streams, by its name after "blk.N."; false if there are fewer.
 bool kin_streams_draft_end_at(const kin_hparams *hp, int i, kin_streams_end *out);

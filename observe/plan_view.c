@@ -172,7 +172,7 @@ static void explain_other(const kin_plan_view *view, const char *they_are, doubl
         snprintf(text, size, ", which is about as fast as %s", other);
 }
 
-// For a plan in which devices other than the head compute.
+// Explains a plan in which devices other than the head compute.
 static void explain_others(const kin_plan_view *view, const kin_plan_options *options, bool is_one, char *text, size_t size) {
     char alone[KIN_FACTS_MAX_NAME + 8], no_room[KIN_FACTS_MAX_NAME + 40];
     const char *head = view->devices->devices[0].name;

@@ -12,7 +12,7 @@
 enum {
     FEW_TOKENS = 4,   // new tokens of each sequence, as after a step whose draft was right
     FIRST_PIECE = 32, // tokens of a prompt before the time per token is measured
-    IDLE_CALLS = 128, // after which a sequence that did not ask may lose its slot
+    IDLE_CALLS = 128, // a sequence that asked for no draft in so many calls may lose its slot
     GROWTH = 1,       // free blocks required beside a new sequence's own, so that it has drafts for a while
     NOT_OWN = KIN_DRAFT_GRADES,
     NO_TOKEN = -1,
@@ -32,7 +32,7 @@ typedef struct slot {
     int32_t *tokens; // [n] in the cache, of cap
     choice *choices; // [n] one for each token
     int n, cap;
-    bool has_next; // the model's choice behind these is known:
+    bool has_next; // next and next_choice are known: the model's token after these
     int32_t next;
     choice next_choice;
     uint64_t used; // the last call that used it
@@ -175,7 +175,7 @@ static int common_prefix(const slot *s, const kin_draft_query *w) {
     return i;
 }
 
-// Returns how many tokens the slot may keep: the sequence's, and behind them the model's own choices, if the next one is known.
+// Returns how many tokens the slot may keep: the sequence's, and after them the model's own choices, if the next one is known.
 // Otherwise the sequence's last token is read again, for its logits.
 static int n_useful(const slot *s, const kin_draft_query *w) {
     int n = common_prefix(s, w);
@@ -184,7 +184,7 @@ static int n_useful(const slot *s, const kin_draft_query *w) {
     return n == s->n && s->has_next ? n : w->n - 1;
 }
 
-// True if another sequence may take the slot: its own has ended, or has not asked for long.
+// True if another sequence may take the slot: its own has ended, or has not asked for a draft in the last calls.
 static bool is_free(const kin_draft_model *m, const slot *s) {
     return !s->lives || m->n_calls - s->used > IDLE_CALLS;
 }
@@ -322,7 +322,7 @@ void kin_draft_model_prompt(kin_draft_model *m, const kin_draft_source *source) 
     m->prompter = source;
 }
 
-// Returns the prompter's k-th token behind its token `at` (-1: the sequence's last one); -1: none.
+// Returns the index of the prompter's k-th token after its token `at` (-1: the sequence's last one); -1: none.
 static int find_prompted(const kin_draft *d, int at, int k) {
     for (int i = at + 1; i < d->n; i++) {
         if (kin_draft_parent(d, i) == at && k-- == 0) return i;
@@ -330,7 +330,7 @@ static int find_prompted(const kin_draft *d, int at, int k) {
     return -1;
 }
 
-// Returns the token that the prompter wants behind the slot's tokens, and its second choice in *c; `own` if it has none.
+// Returns the token that the prompter proposes after the slot's tokens, and its second choice in *c; `own` if it has none.
 static int32_t prompted(const kin_draft_model *m, const writing *t, int32_t own, choice *c) {
     kin_draft d = {0};
     int at = -1;
@@ -381,7 +381,7 @@ static bool add_known(writing *t, const kin_draft_limits *l) {
     return more;
 }
 
-// Adds the token behind the known ones to the pass.
+// Adds the token after the known ones to the pass.
 static void add_next(kin_draft_model *m, writing *t) {
     add_token(m, t->s, t->s->next, t->s->next_choice);
     t->row = want_logits(m);
@@ -453,7 +453,7 @@ static int write_drafts(kin_draft_model *m, writing *sequences, int n, const kin
     }
 }
 
-// True if a token behind the known ones may be useful: they must probably be right.
+// True if a token after the known ones may be useful, because the known ones are probably right.
 static bool may_go_on(const writing *t, const kin_draft_limits *l) {
     const slot *s = t->s;
     int n_known = s->n + 1 - t->w->n;

@@ -59,7 +59,7 @@ typedef struct kin_draft_query {
 } kin_draft_query;
 
 // Time of a call, in seconds. `first`: the pass that reads new tokens of the sequences, if they are few; `further`: the passes
-// behind it, with one token of each sequence. n_passes, n_tokens: over all kinds of passes.
+// after it, with one token of each sequence. n_passes, n_tokens: over all kinds of passes.
 typedef struct kin_draft_spent {
     double all_s;
     int n_passes, n_tokens;
@@ -74,8 +74,8 @@ kin_draft_spent kin_draft_model_propose(kin_draft_model *model, const kin_draft_
                                         const kin_draft_limits *limits);
 
 // Runs one pass while a step verifies the sequences' drafts, as if all of them were right, with the tokens that the model finds
-// likeliest behind them. If they are right, the next drafts are known. Tokens of the sequences that it does not know are read
-// first, for at most limits->catch_up_s. limits: at most `most` tokens behind a sequence become known (0: there is only time to
+// likeliest after them. If they are right, the next drafts are known. Tokens of the sequences that it does not know are read
+// first, for at most limits->catch_up_s. limits: at most `most` tokens after a sequence become known (0: there is only time to
 // read); `least` is the probability of being right that they need. `out` of the queries is not used. No pass: there is nothing to
 // do.
 kin_draft_spent kin_draft_model_go_on(kin_draft_model *model, const kin_draft_query *queries, int n,

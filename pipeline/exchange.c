@@ -308,7 +308,7 @@ static int post(kin_exchange *x, int to, const float *values, size_t n, kin_err 
 // Sends to all others; the values become what arrives there, after rounding.
 static int post_to_others(kin_exchange *x, float *values, size_t n, kin_err *err) {
     size_t bytes = make_message(x, values, n);
-    for (int i = 1; i < x->at.n_ranks; i++) { // starts behind the own rank, so that not all devices send to the first one at once
+    for (int i = 1; i < x->at.n_ranks; i++) { // starts after its own rank, so that not all devices send to the first one at once
         if (post_message(x, (x->at.rank + i) % x->at.n_ranks, bytes, err) != 0) return KIN_FAIL;
     }
     if (x->at.type != KIN_ACTIVATION_F32) kin_activations_decode(values, x->out + HEAD, n, x->at.type);

@@ -254,7 +254,7 @@ static void end_own_pages(kin_head *h, const kin_kv_op *op) {
         are_computed = are_computed && f->batch.pages;
         bool is_of = op->seq < 0 || op->seq == f->pages.seq;
         if (!f->batch.pages || !f->has_later || !is_of) continue;
-        if (op->seq == op->from && op->n >= (f->pages.first + f->pages.n) * KIN_KV_CELLS) continue; // the cut is behind the pages
+        if (op->seq == op->from && op->n >= (f->pages.first + f->pages.n) * KIN_KV_CELLS) continue; // the cut is after the pages
         f->has_later = false;
         f->n_good = 0;
         if (are_computed && !f->pages.loads && op->seq >= 0)

@@ -65,7 +65,7 @@ typedef struct kin_lost_step {
     uint32_t n_left, n_came;                          // of the head
     kin_time checked_at, quiet_since;                 // quiet_since: when the last frame came back, or the silence was reset
     kin_time asked_at;                                // 0: not asked since quiet_since
-    kin_step_place before[KIN_LOST_STEP_MEMBERS + 1]; // the last answers, by member; the head's behind them
+    kin_step_place before[KIN_LOST_STEP_MEMBERS + 1]; // the last answers, by member; the head's after them
     int n_before;                                     // number of answers; 0: none
     kin_time same_since[KIN_LOST_STEP_MEMBERS + 1];   // when each answer last changed
     bool is_late;                                     // the watchdog's limit has passed, whatever the members answer

@@ -22,7 +22,7 @@ enum {
 // A block's cache of a sequence.
 typedef struct lane {
     int n;         // entries of known tokens
-    int n_cached;  // entries in the cache: these n, and drafted tokens behind them
+    int n_cached;  // entries in the cache: these n, and drafted tokens after them
     int n_lost;    // entries that the first block has before the first waiting state, and this one has not
     float *states; // f32 [n_states, width] as the block takes them, of tokens that are not in an entry yet
     int n_states;
@@ -207,7 +207,7 @@ static int blocks_of(int n) {
     return (n + KIN_KV_CELLS - 1) / KIN_KV_CELLS;
 }
 
-// Removes what the cache of block k has behind the sequence's first n entries.
+// Removes what the cache of block k has after the sequence's first n entries.
 static void cut_cache(kin_mtp_drafter *d, int k, slot *s, int n) {
     const int32_t seq = (int32_t)(s - d->slots);
     kin_kv_op *ops = d->of[k].ops;
@@ -221,8 +221,8 @@ static void cut_cache(kin_mtp_drafter *d, int k, slot *s, int n) {
     ops[d->of[k].n_ops++] = (kin_kv_op){seq, seq, n};
 }
 
-// Removes what the caches have behind the sequence's first n entries. Further blocks lose what depends on later tokens: an entry
-// of block k on the k tokens behind it.
+// Removes what the caches have after the sequence's first n entries. Further blocks lose what depends on later tokens: an entry
+// of block k on the k tokens after it.
 static void cut(kin_mtp_drafter *d, slot *s, int n) {
     for (int k = 0; k < d->blocks.n; k++) {
         lane *l = &s->lanes[k];
@@ -410,7 +410,7 @@ static int add_known(kin_mtp_drafter *d, int k, slot *s, const int32_t *tokens, 
 
 // ---- states
 
-// Hands what block k made of its last n entries of known tokens, rows of the pass from `row` on, to the block behind it.
+// Hands what block k made of its last n entries of known tokens, rows of the pass from `row` on, to the block after it.
 static void pass_on(kin_mtp_drafter *d, int k, slot *s, int row, int n) {
     const int first = s->lanes[k].n - n + s->lanes[k].n_lost; // of these entries, in the first block
     lane *l = &s->lanes[k + 1];
@@ -423,7 +423,7 @@ static void want_all(kin_mtp_drafter *d) {
     for (d->n_out = 0; d->n_out < d->n; d->n_out++) d->out[d->n_out] = d->n_out;
 }
 
-// Reads all states whose next token is known, by block k and by those behind it.
+// Reads all states whose next token is known, by block k and by those after it.
 static int read_states(kin_mtp_drafter *d, int k, slot *s, const int32_t *tokens, int n_tokens, kin_err *err) {
     const bool is_last = k == d->blocks.n - 1;
     for (;;) {

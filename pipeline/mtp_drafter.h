@@ -49,7 +49,7 @@ uint64_t kin_mtp_drafter_bytes(const kin_mtp_drafter *drafter);
 size_t kin_mtp_drafter_width(const kin_mtp_drafter *drafter);
 
 // The tokens of a sequence that are known, and hidden states // f32 [n, width] of those at positions pos .. pos + n - 1, before
-// the output norm. A position that was taken already replaces what came then, and all behind it.
+// the output norm. A position that was given before replaces its earlier state and all later ones.
 typedef struct kin_mtp_states {
     uint64_t sequence;     // the sequence's number, unique while it lives
     const int32_t *tokens; // [n_tokens]

@@ -58,7 +58,7 @@ static kin_page_key key_of_next(const kin_page_key *key) {
     return next;
 }
 
-// The same for the kind of a checkpoint behind the named block.
+// The same for the kind of a checkpoint after the named block.
 static kin_page_key key_of_checkpoint(const kin_page_key *key) {
     kin_page_key of = *key;
     of.bytes[0] ^= 2;

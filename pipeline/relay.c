@@ -17,7 +17,7 @@ typedef struct hop {
     kin_relay *of;
     bool is_used;
     kin_proto_id ids[2];
-    kin_link *links[2]; // NULL: not there yet
+    kin_link *links[2]; // NULL: not connected yet
 } hop;
 
 struct kin_relay {

@@ -177,7 +177,7 @@ static void admit(kin_scheduler *s) {
         if (g->n_dropped < g->n_to_drop) continue;
         match m = find_prefix(s, g);
         if (m.may_grow) continue;
-        if (!choose_slot(s, g, m)) return; // those behind it wait, too
+        if (!choose_slot(s, g, m)) return; // those after it wait, too
         kin_scheduler_leave_line(s, g);
         kin_scheduler_start_running(s, g);
         kin_scheduler_choose_marks(s, g, kin_scheduler_find_pages(s, g));
@@ -403,7 +403,7 @@ static int n_most_in_flight(const kin_scheduler *s) {
     return s->n_running == 1 && s->running[0]->n_steps_wanted > 1 ? s->running[0]->n_steps_wanted : count_beside(s).n_steps;
 }
 
-// True if prompts have enough tokens for a step behind others: devices read their weights again for it, so a few tokens wait for
+// True if prompts have enough tokens for a step after others: devices read their weights again for it, so a few tokens wait for
 // more.
 static bool is_worth_reading(const kin_scheduler *s) {
     int n = 0, worth = kin_head_chunk_worth(s->head);
@@ -419,7 +419,7 @@ static bool may_send_any(const kin_scheduler *s) {
 }
 
 // Where one step at a time suits the ring, that step should have all sequences: a ready sequence waits for those whose prompts
-// end in steps in flight. Its own step would come back behind these anyway, and the others' a whole step later.
+// end in steps in flight. Its own step would return after theirs anyway, and their next step would be delayed by a whole step.
 static bool waits_for_others(const kin_scheduler *s) {
     int n_sequences = n_written(s), n_members = kin_head_n_members(s->head);
     bool any_ends = false;
@@ -537,7 +537,7 @@ static bool compute_again(kin_scheduler *s, kin_generation *g) {
     return true;
 }
 
-// Handles the row behind drafted token *i (-1: behind the sequence's last one) of part p; if the sampled token was drafted, *i
+// Handles the row after drafted token *i (-1: after the sequence's last one) of part p; if the sampled token was drafted, *i
 // becomes its index.
 static outcome handle_row(kin_scheduler *s, const kin_part *p, float *logits, int *i) {
     kin_err err;

@@ -13,7 +13,7 @@
 //
 // A sequence may have a draft source (pure/sampling/draft.h) and use the shared draft model (pipeline/draft_model.h) or the
 // model's own draft block (pipeline/mtp_drafter.h), which compute on this thread before a step. The step then has drafted tokens
-// behind the sequence's last one, as many as pay off (pure/plan/speculation.h). next() is called for row after row while it
+// after the sequence's last one, as many as pay off (pure/plan/speculation.h). next() is called for row after row while it
 // returns what was drafted; the next step removes the rejected tokens from the KV cache. So next() sees the same logits, in the
 // same order, as without drafts.
 //

@@ -14,5 +14,5 @@ void kin_scheduler_forget_branches(kin_scheduler *s, const kin_generation *g);
 // Removes rejected drafted tokens from the KV cache. Their blocks are not shared, so this cannot fail.
 void kin_scheduler_forget_rejected(kin_scheduler *s, const kin_generation *g);
 
-// Detaches the sequence from the steps behind its last token: their guesses were wrong, or are not wanted.
+// Detaches the sequence from the steps after its last token: their guesses were wrong, or are not wanted.
 void kin_scheduler_drop_ahead(kin_scheduler *s, kin_generation *g);

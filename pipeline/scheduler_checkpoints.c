@@ -4,7 +4,7 @@
 // repeated some steps later.
 //
 // The disks have a checkpoint at each gap of a long sequence and where prompts part. The end of a turn is another one, until it
-// is older than the last two and less than a gap behind the one before.
+// is older than the last two and less than a gap after the one before.
 #include "pipeline/scheduler_checkpoints.h"
 
 #include <stdlib.h>

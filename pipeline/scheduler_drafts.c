@@ -105,7 +105,7 @@ static int open_branch(kin_scheduler *s, const kin_generation *g, int slot, int 
     return kin_scheduler_change(s, (kin_kv_op){slot, from, pos}, err);
 }
 
-// Removes branches for which there is no room, and the tokens behind them, from the draft.
+// Removes branches for which there is no room, and the tokens after them, from the draft.
 static void fit_branches(kin_scheduler *s, kin_draft *d) {
     int n_branches = 0;
     uint32_t kept = 0;
@@ -120,7 +120,7 @@ static void fit_branches(kin_scheduler *s, kin_draft *d) {
     kin_draft_keep(d, kept);
 }
 
-// Adds the sequence's draft to the step, behind the tokens of all sequences, as far as there is room: a branch and each 64th
+// Adds the sequence's draft to the step, after the tokens of all sequences, as far as there is room: a branch and each 64th
 // position need a block.
 static int add_draft(kin_scheduler *s, kin_flight *f, kin_part *p, kin_err *err) {
     kin_generation *g = p->g;

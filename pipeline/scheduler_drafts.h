@@ -19,13 +19,14 @@ void kin_scheduler_give_hidden(kin_scheduler *s, const kin_generation *g, int at
 // Runs one pass of the draft model while the ring computes (kin_head_meanwhile). user: the scheduler.
 bool kin_scheduler_draft_ahead(void *user, double free_s);
 
-// Fills a step with the token drafted behind those in flight, if the source still proposes the ones in flight.
+// Fills a step with the token drafted after those in flight, if the source still proposes the ones in flight.
 int kin_scheduler_add_ahead(kin_scheduler *s, kin_flight *f, kin_err *err);
 
-// Returns which drafted token behind token i (-1: the sequence's last one) equals id; -1: none.
+// Returns which drafted token after token i (-1: the sequence's last one) equals id; -1: none.
 int kin_scheduler_find_drafted(kin_scheduler *s, const kin_draft *d, int i, int32_t id);
 
-// Checks the sampled token id against the step behind: if it has that token it is kept, else it is dropped with all behind it.
+// Compares the sampled token id with the next step in flight. A step that has that token is kept; any other is dropped, with all
+// later ones.
 void kin_scheduler_follow_ahead(kin_scheduler *s, kin_generation *g, int32_t id);
 
 void kin_scheduler_count_drafts(kin_scheduler *s, const kin_generation *g, kin_draft_counts more);

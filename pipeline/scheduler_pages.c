@@ -50,7 +50,7 @@ static int n_next(const kin_generation *g) {
     return kin_scheduler_min(most, g->n_found - first);
 }
 
-// True if states follow the next pages: the sequence is to go on behind them.
+// True if states follow the next pages: the sequence is to continue after them.
 static bool is_next_last(const kin_scheduler *s, const kin_generation *g) {
     return kin_scheduler_forgets(s) && g->n_sent / KIN_KV_CELLS + n_next(g) == g->n_found;
 }
@@ -218,7 +218,7 @@ bool kin_scheduler_keeps_at_once(const kin_scheduler *s) {
     return kin_head_n_members(s->head) > 1 && kin_head_pages_stay_behind(s->head);
 }
 
-// Returns how many tokens of the sequence may be stored. Drafted tokens behind its last one are not included.
+// Returns how many tokens of the sequence may be stored. Drafted tokens after its last one are not included.
 static int n_to_keep(const kin_scheduler *s, const kin_generation *g) {
     return kin_scheduler_keeps_at_once(s) ? kin_scheduler_min(g->n_sent, g->n) : g->n_done;
 }

@@ -6,7 +6,7 @@
 #include "pipeline/scheduling.h"
 
 // If the disks have more of the sequence than the cache, arranges to load it, from the last full block on. Returns how many of
-// its tokens the disks have, with or without the states that it needs to go on behind them.
+// its tokens the disks have, with or without the states that it needs to continue after them.
 int kin_scheduler_find_pages(kin_scheduler *s, kin_generation *g);
 
 // True if a sequence has pages to load, and must wait for steps in flight: they may still read the blocks of windowed layers, or

@@ -1,5 +1,5 @@
 // Models with recurrent layers: a sequence has one of a few states, and others can begin with its tokens only where a state
-// stands: at its end, or in the log behind it. With windowed layers that keep only the window (engine/kv/window.h) they can begin
+// stands: at its end, or in the log after it. With windowed layers that keep only the window (engine/kv/window.h) they can begin
 // only where all of the window is left: near its end. So the beginning of a prompt is kept as a prefix of its own, a mark, at two
 // places: near its end, because what follows there often changes with the next turn of a conversation (a reply's reasoning is
 // dropped), and where it parts from another prompt, because a third one may part there too. With pages on disks a sequence leaves
@@ -13,7 +13,7 @@
 
 enum {
     LEAST_GAP = 128,  // tokens from one kept position to the next: fewer are computed again
-    FROM_THE_END = 8, // tokens behind a mark that the next turn of a conversation may change: those that begin a reply
+    FROM_THE_END = 8, // tokens after a mark that the next turn of a conversation may change: those that begin a reply
 };
 
 int kin_scheduler_n_parallel(const kin_scheduler *s) {
@@ -44,7 +44,7 @@ static int most_in_common(const kin_scheduler *s, const kin_generation *g) {
     return most;
 }
 
-// Returns the first multiple of the gap behind n tokens; 0: sequences are not stored on disks.
+// Returns the first multiple of the gap after n tokens; 0: sequences are not stored on disks.
 static int next_gap(const kin_scheduler *s, int n) {
     const int gap = s->o.pages ? s->o.checkpoint_gap : 0;
     return gap > 0 ? (n / gap + 1) * gap : 0;

@@ -2,7 +2,7 @@
 //
 //   scheduler_slots        which generation has which slot, and room for more
 //   scheduler_flights      requests in flight
-//   scheduler_branches     drafted tokens in the KV cache: branches, and steps behind the last token
+//   scheduler_branches     drafted tokens in the KV cache: branches, and steps after the last token
 //   scheduler_states       which beginnings of sequences are kept for others
 //   scheduler_sequences    sequences that wait, run and end
 //   scheduler_drafts       drafted tokens in steps, and their results
@@ -42,7 +42,7 @@ struct kin_generation {
     struct {
         int32_t token;
         uint8_t kind, grade;
-    } ahead[KIN_STEPS_IN_FLIGHT]; // [n_ahead] drafted tokens behind its last one, each in a step in flight
+    } ahead[KIN_STEPS_IN_FLIGHT]; // [n_ahead] drafted tokens after its last one, each in a step in flight
     int n_ahead;
     int n_found;                    // blocks found on the disks; those beyond n_sent are being loaded
     int n_refused;                  // blocks before the last checkpoint that could not be loaded; 0: none
@@ -81,7 +81,7 @@ typedef struct kin_part {
     int row;           // row of logits: that of the last token, or of the first one if `all`
     bool all;          // every token's row is wanted; else only the last one's, if is_last
     bool is_last;      // it contains the sequence's last token so far
-    bool is_ahead;     // it belongs to a step behind the one with the sequence's last token
+    bool is_ahead;     // it belongs to a step after the one with the sequence's last token
     bool is_prompt;    // a piece of a prompt or a history, not the one token that was sampled last
     int n_draft;       // drafted tokens of the sequence that are verified
     int draft_row;     // row of logits after the first drafted token

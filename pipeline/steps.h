@@ -24,7 +24,7 @@ typedef struct kin_steps {
     int n_least; // of a model whose rows differ in width, those of the narrowest; 0: all rows have n_embd
     int n_batch, n_seq, n_rounds;
     kin_activation_type type;
-    bool ends_tokens; // the members behind this one do not need the tokens' numbers, and are not sent them
+    bool ends_tokens; // the members after this one do not need the tokens' numbers, and are not sent them
 } kin_steps;
 
 // Makes a STEP frame with rows x // f32 [hop->n_rows, hop->n_embd]. The batch is included in round 0 only. NULL: no buffer left.

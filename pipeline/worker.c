@@ -197,8 +197,8 @@ static int run_step_here(kin_worker *w, kin_message_buffer **at_buffer, kin_err 
     if (!kin_activations_are_finite(w->x, n))
         return kin_err_set(
             err, "its layers computed hidden states that are not finite: its memory or its copy of the model may be damaged");
-    // Unwanted rows are gone, and the tokens' numbers behind the layers that need them; rows may have another width; the rest
-    // stays the same.
+    // Unwanted rows are removed, and after the last layer that needs them also the tokens' numbers. Rows may have another width.
+    // The rest stays the same.
     m.n_rows = (uint32_t)n_rows;
     if (w->steps.ends_tokens) m.flags &= (uint16_t)~KIN_PROTO_STEP_TOKENS;
     uint8_t *rows = put_head(buffer, &m, err);

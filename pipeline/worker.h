@@ -14,7 +14,7 @@ int kin_worker_open(kin_worker **out, kin_stage_executor *executor, const kin_st
 void kin_worker_close(kin_worker *worker);
 
 // Returns kin_steps.ends_tokens of a member with these windows. token_layers: kin_hparams_token_layers. Windows follow each other
-// within a round and from round to round, so behind a window of the first round that ends there no member has such layers.
+// within a round and from round to round, so after a window of the first round that ends there no member has such layers.
 bool kin_worker_ends_tokens(const kin_member_windows *windows, int token_layers);
 
 // For a member of a group that shares each layer, but not its last member: `pass` forwards each step to the next member

@@ -70,7 +70,7 @@ void kin_history_fit_ids(json_t *messages, const kin_tool_format *format) {
 
 // ---- system messages
 
-// Adds a text behind what is there, after a blank line.
+// Appends a text to what is there, with a blank line between them.
 static void add_text(kin_text_buffer *to, kin_str text) {
     if (to->len > 0 && text.len > 0) kin_text_put(to, "\n\n", 2);
     kin_text_put(to, text.at, text.len);
@@ -105,7 +105,7 @@ typedef struct pending_system {
     json_t *onto;
 } pending_system;
 
-// Puts the text where it belongs, given the message behind it; NULL: the chat ends there. Results of calls stay together.
+// Puts the text where it belongs, given the message after it; NULL: the chat ends there. Results of calls stay together.
 static void place_system(pending_system *p, json_t *to, json_t *next) {
     kin_str text = kin_text_str(&p->text);
     if (text.len == 0 || (!p->onto && is_by(next, "tool"))) return;

@@ -15,7 +15,7 @@ void kin_history_fit_ids(json_t *messages, const kin_tool_format *format);
 void kin_history_merge_system(json_t *messages);
 
 // Leaves only one system message, the first, for templates that drop or refuse others: those that follow it directly are
-// appended to it. Later ones become text of the user's message before or behind them, or a message of the user; behind results
+// appended to it. Later ones become text of the user's message before or after them, or a message of the user; after results
 // of calls this comes after the last of these. Takes time in proportion to the messages.
 void kin_history_merge_later_system(json_t *messages);
 

@@ -199,7 +199,7 @@ static int read_deepseek4_layer(const kin_ref_keys *k, kin_ref_model *m, kin_ref
     return kin_ref_get_float_at(k, "swiglu_clamp_shexp", il, w->expert_limit, &w->shared_limit);
 }
 
-// Up to n_ctx_max tokens the indexer chooses all of them: whole blocks, and the tokens behind the last one.
+// Up to n_ctx_max tokens the indexer chooses all of them: whole blocks, and the tokens after the last one.
 static int read_qwen4exp(const kin_ref_keys *k, kin_ref_model *m) {
     int most = 1;
     for (int il = 0; il < m->n_layer; il++) {

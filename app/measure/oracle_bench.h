@@ -15,7 +15,7 @@ typedef struct kin_oracle_result {
 typedef enum kin_oracle_text {
     KIN_ORACLE_KNOWS, // the model's output; the oracle drafts
     KIN_ORACLE_EDITS, // a copy of the prompt, repeated
-    KIN_ORACLE_NONE,  // the model's output
+    KIN_ORACLE_NONE,  // the model's output; the session's own sources draft
 } kin_oracle_text;
 
 typedef struct kin_oracle_options {

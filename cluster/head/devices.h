@@ -41,7 +41,7 @@ void kin_cluster_devices_close(kin_cluster_devices *devices);
 // Runs one step of the membership, and its actions.
 void kin_cluster_devices_act(kin_cluster_devices *devices, const kin_membership_event *event);
 
-// Returns the device behind that control link; NULL: none yet.
+// Returns the device at the other end of that control link; NULL: none yet.
 const kin_membership_device *kin_cluster_devices_on(const kin_cluster_devices *devices, uint32_t link);
 // Returns the device with that id; NULL: it is not here, or the head.
 const kin_membership_device *kin_cluster_devices_with(const kin_cluster_devices *devices, const kin_proto_id *id);

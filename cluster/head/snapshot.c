@@ -41,7 +41,7 @@ static kin_border_set borders_of(const kin_assignment *plan) {
     return borders;
 }
 
-// Notes the head's work in the active plan, and who takes part.
+// Notes the head's work in the active plan, and which devices take part.
 static void set_plan(kin_cluster_snapshot *to, const kin_cluster_devices *devices, const kin_assignment *plan) {
     to->own = (kin_local_work){
         .windows = plan->windows[0], .share = plan->shares[0], .n_rounds = plan->n_rounds, .memory = plan->memory[0]};

@@ -4,7 +4,7 @@
 #include "cluster/join/joining.h"
 
 // Fetches what these windows of `plan`'s model need, with the plan's share of their layers. ahead: for a later plan; the sink for
-// it is told how that goes.
+// it receives the progress.
 void kin_join_fetch(kin_join *j, const kin_proto_plan *plan, const kin_windows *windows, bool ahead);
 // Closes the store if its files are not in the cache any more, so that they are fetched again.
 void kin_join_check_store(kin_join *j);

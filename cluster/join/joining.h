@@ -77,7 +77,7 @@ typedef struct kin_join_head {
     kin_proto_id id;
 } kin_join_head;
 
-// Who is told how a fetch goes: for a plan, or for a later one.
+// Where a fetch reports its progress: to the present plan, or to a later one.
 typedef struct kin_join_fetch_sink {
     void (*progress)(kin_join *join, const kin_fetch_progress *progress);
     void (*headers)(kin_join *join); // the files can be opened as a model; NULL: not wanted

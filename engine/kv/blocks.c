@@ -200,7 +200,7 @@ static int own_last_block(kin_kv_blocks *b, sequence *s, kin_kv_copy *copy, kin_
     return 0;
 }
 
-// Takes from a sequence what it needs to go on behind its last block.
+// Takes from a sequence what it needs to continue after its last block.
 static void release_tail(kin_kv_blocks *b, sequence *s) {
     const int n_blocks = blocks_of(s->n);
     for (int i = s->n_gone; i < n_blocks && has_window(b); i++) give_block(&b->window, s->window[i]);

@@ -46,7 +46,7 @@ static inline kin_page_key kin_page_key_of_layer(const kin_page_key *key, int il
     return of;
 }
 
-// Returns the key of a part of what a layer needs, besides pages, to go on behind the named tokens (kin_kv_n_parts).
+// Returns the key of a part of what a layer needs, besides pages, to continue after the named tokens (kin_kv_n_parts).
 static inline kin_page_key kin_page_key_of_part(const kin_page_key *key, int il, int i) {
     kin_page_key of = kin_page_key_of_layer(key, il, false);
     of.bytes[10] ^= (uint8_t)(i >> 8);

@@ -1,8 +1,8 @@
 #include "engine/kv/window.h"
 
 enum {
-    KEPT_SEQUENCES = 2,
-    MORE_BLOCKS = 3, // of a sequence: the window begins and ends within a block, and 64 positions before it are kept
+    KEPT_SEQUENCES = 2, // sequences that have ended and may be continued
+    MORE_BLOCKS = 3,    // per sequence: the window begins and ends within a block, and 64 positions before it are kept
 };
 
 static int blocks_of(int n_tokens) {
@@ -21,7 +21,7 @@ kin_kv_window kin_kv_window_of(const kin_hparams *hp, int n_ctx, int n_batch, in
     if (n_sequences == 0 || hp->window >= n_ctx || !has_windowed_layers(hp)) return whole;
     const int n_each = blocks_of(hp->window) + MORE_BLOCKS;
     const int n_new =
-        2 * n_step > KIN_WINDOW_LOADS ? 2 * n_step : KIN_WINDOW_LOADS; // of a step, or of a request that loads pages
+        2 * n_step > KIN_WINDOW_LOADS ? 2 * n_step : KIN_WINDOW_LOADS; // for the latest two steps, or a request that loads pages
     const int64_t n = ((int64_t)n_sequences + KEPT_SEQUENCES) * n_each + n_new;
     if (n >= n_all) return whole;
     return (kin_kv_window){.size = hp->window, .n_blocks = (int)n, .n_most = n_each + n_new};

@@ -11,7 +11,7 @@
 
 static const char *const obeyed[] = {"attention.value_length", "expert_group_count", "nextn_predict_layers", NULL};
 
-// Of layers that have no indexer of their own.
+// Weights of the indexer. Layers without an indexer of their own do not need them.
 static const char *const indexer[] = {"indexer.k_norm.weight", "indexer.k_norm.bias",     "indexer.proj.weight",
                                       "indexer.attn_k.weight", "indexer.attn_q_b.weight", NULL};
 

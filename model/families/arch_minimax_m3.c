@@ -1,10 +1,10 @@
 // minimax-m3: MiniMax M3 (text). Norms of query and key heads; the first layers are dense, the others have experts chosen by
 // sigmoids and a shared expert, all with the gate of gpt-oss. In the layers with experts an indexer chooses the blocks of tokens
-// that attention sees if there are more than its number, for each key/value head others.
+// that attention sees, other blocks for each key/value head, if there are more blocks than it may choose.
 #include "model/arch.h"
 #include "model/families/moe.h"
 
-// Of an indexer that kin does not compute.
+// Weights of an indexer, which are ignored if kin does not compute it.
 static const char *const tensors_of_indexer[] = {"indexer.q_proj.weight", "indexer.k_proj.weight", "indexer.q_norm.weight",
                                                  "indexer.k_norm.weight", NULL};
 

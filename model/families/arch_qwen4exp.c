@@ -17,7 +17,7 @@ static void read_streams(kin_hparams *hp, kin_meta *k) {
         kin_meta_fail(k, "mixers of streams with %d numbers between their matrices are not supported", hp->n_mixer_rank);
 }
 
-// Up to that many tokens the indexer chooses all of them: whole blocks, and the tokens behind the last one.
+// Up to that many tokens the indexer chooses all of them: whole blocks, and the tokens after the last one.
 static void limit_context(kin_hparams *hp, kin_meta *k) {
     int most = 1;
     const int n_index = kin_meta_int(k, "attention.indexer.top_k", KIN_KEY_REQUIRED, 1, 1 << 20);

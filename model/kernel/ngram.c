@@ -143,7 +143,7 @@ static int count_runs(const struct ggml_tensor *y, const struct kin_op *op, int 
 }
 
 // Sources: the rows that gate_streams makes. A chunk is a sequence; y stays as it is. Like the convolution of recurrent layers:
-// the last rows before the run's first token, or behind its last one, become the first ones, and the run's tokens the log if they
+// the last rows before the run's first token, or after its last one, become the first ones, and the run's tokens the log if they
 // are not added.
 static void move_state(struct ggml_tensor *y, const struct kin_op *op, int n_threads, const kin_team_chunk *c) {
     const kin_run *run = &op->rows->plain.runs[c->i];

@@ -101,7 +101,7 @@ struct ggml_tensor *kin_op_compressed_keys(kin_graph *g, int il, struct ggml_ten
 struct ggml_tensor *kin_op_compressed_choose(kin_graph *g, int il, struct ggml_tensor *q, struct ggml_tensor *weights,
                                              kin_graph_rows *rows);
 
-// Normalises the latents of y // [n_latent + n_rot, n], rotates the keys behind them, and stores both. Changes y.
+// Normalises the latents of y // [n_latent + n_rot, n], rotates the keys after them, and stores both. Changes y.
 struct ggml_tensor *kin_op_latent_keys(kin_graph *g, int il, struct ggml_tensor *y);
 
 // Completes the queries y // [n_head * (n_latent + n_rot), n]: to each head's product with its key matrix come the rotated end of

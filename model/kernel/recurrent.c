@@ -111,7 +111,7 @@ static void convolve_run(const struct kin_op *op, const channels *c) {
     }
 }
 
-// Makes the last rows before the run's first token, or behind its last one, the first ones of the history `to`, and appends the
+// Makes the last rows before the run's first token, or after its last one, the first ones of the history `to`, and appends the
 // run's tokens if they become the log.
 static void move_history(const channels *c, float *to) {
     const kin_run *run = c->run;

@@ -43,7 +43,7 @@ typedef struct kin_chat_format {
     bool id_names; // JSON: instead of the name the model writes the id, functions.NAME:0
     bool id_first; // OBJECT
     bool is_raw;   // PYTHON: strings have no escapes, but for those in lists and objects
-    bool is_begun; // the prompt ends with call_begin: a reply begins behind it, and text with the rest of text_begin
+    bool is_begun; // the prompt ends with call_begin: a reply begins after it, and text with the rest of text_begin
     char calls_begin[KIN_CHAT_MAX_MARK], calls_end[KIN_CHAT_MAX_MARK];
     char call_begin[KIN_CHAT_MAX_MARK], call_end[KIN_CHAT_MAX_MARK];
     char name_begin[KIN_CHAT_MAX_MARK], name_end[KIN_CHAT_MAX_MARK], arguments_end[KIN_CHAT_MAX_MARK];

@@ -267,7 +267,7 @@ static void put_root_rule(kin_reply_writer *w) {
 
 // ---- channels
 
-// A message's text and its end. If the reply may end within the text, a bracket remains open behind it.
+// A message's text and its end. If the reply may end within the text, a bracket remains open after it.
 static void put_message_end(kin_reply_writer *w, bool may_end) {
     kin_reply_put_text_without(w, "<|end|>");
     kin_reply_put(w, may_end ? "(" : "");

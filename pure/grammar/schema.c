@@ -23,7 +23,7 @@ typedef struct builder {
 } builder;
 
 enum { MAX_WORK = 1 << 26, MEMBERS_OF_A_STEP = 4 };
-#define IS_TEXT UINT32_MAX // behind the entries of a list in the table
+#define IS_TEXT UINT32_MAX // after the entries of a list in the table
 
 static int fail_build(const builder *b, const char *what) {
     return kin_err_set(b->err, "schema: %s", what);

@@ -279,7 +279,7 @@ static int read_types(const kin_json *json, const kin_json_value *type, unsigned
 static int read_count(const kin_json *json, const kin_json_value *v, uint32_t *count, kin_err *err) {
     kin_decimal d;
     *count = 0;
-    bool is_known = kin_decimal_parse(&d, v->text) == 0, is_small = false; // too many digits before the point, or behind it
+    bool is_known = kin_decimal_parse(&d, v->text) == 0, is_small = false; // too many digits before the point, or after it
     for (size_t i = 1; i < v->text.len; i++) is_small |= v->text.at[i] == '-';
     if (v->text.at[0] == '-' || (is_known ? d.n_frac > 0 || d.negative : is_small))
         return fail_schema(json, v, err, "must be a whole number, 0 or more");

@@ -41,7 +41,7 @@ typedef struct kin_schema_list {
 typedef struct kin_schema_text {
     const char *any;    // the rule of any text; ANY-no-json: of one that does not look like an object or an array
     kin_str any_body;   // the expression of that rule
-    const char *mark;   // behind the text, which does not contain it
+    const char *mark;   // after the text, which does not contain it
     bool mark_is_token; // the mark is a control token, so it cannot be in text, which may have any characters then
     bool only_strings;  // the reader knows that the value is a string
     bool reads_json;    // a text that is an object or an array becomes one, so strings must not look like that

@@ -133,7 +133,7 @@ static int put_pattern_ahead(kin_schema_scalars *s, const kin_schema_list *list,
     return rc;
 }
 
-// Writes all keywords of the string behind what `all` has: as one expression, or in plain text as look-aheads. *is_open: no
+// Writes all keywords of the string after what `all` has: as one expression, or in plain text as look-aheads. *is_open: no
 // supported keyword is left. A format is a look-ahead if there is a pattern, whose automaton it keeps small: all texts of a
 // format are short, and it is followed no further than they go.
 static int put_keywords(kin_schema_scalars *s, const kin_schema_list *list, const kin_schema_facts *facts, kin_text_buffer *all,
@@ -271,7 +271,7 @@ static int fall_back(kin_schema_scalars *s, const kin_schema_list *list, const k
     return rc;
 }
 
-// Writes a rule for the look-aheads and any text behind them; if it is too large, for text without the first byte of the mark,
+// Writes a rule for the look-aheads and any text after them; if it is too large, for text without the first byte of the mark,
 // unless only the length is limited.
 static trial put_text_rule(kin_schema_scalars *s, const kin_schema_facts *facts, kin_text_buffer *all, kin_text_buffer *line) {
     size_t len = all->len, line_len = line->len;

@@ -17,7 +17,7 @@
 // that is the optimum. Otherwise the search branches: one more device is certainly in, or certainly out. After max_nodes it
 // stops, and bound_s shows how far it is from proven.
 //
-// Before branching, the dynamic program runs from both ends. The sums before, of and behind a device bound the value of plans
+// Before branching, the dynamic program runs from both ends. The sums before, of and after a device bound the value of plans
 // with it, and without it. That excludes most devices that no good plan uses, and with fewer devices the potentials are tighter.
 #include <math.h>
 #include <stdlib.h>
@@ -50,7 +50,7 @@ typedef struct solver {
     costs costs;
     int n_at, at[MAX_DEVICES];                     // devices that the current node does not leave out, the head first
     double before[MAX_DEVICES][MAX_LAYERS + 1];    // least cost of n layers on at[0] to at[j]
-    double after[MAX_DEVICES + 1][MAX_LAYERS + 1]; // least cost of n layers on at[j] and those behind it
+    double after[MAX_DEVICES + 1][MAX_LAYERS + 1]; // least cost of n layers on at[j] and those after it
     int n_nodes, n_nodes_max;
     double best_s; // of the plan in `best`
     kin_plan best;

@@ -25,7 +25,7 @@ static const double ONE_MORE = 0.72;
 
 enum {
     FIRST_TOKENS = 2, // before a step with a chunk was measured
-    PROBE_EVERY = 32, // steps with prompts, or behind some, that one sequence took part in
+    PROBE_EVERY = 32, // steps with prompts, or after some, that one sequence took part in
     N_PROBED = 2,     // so that one slow step cannot be the median of these and the one before
     MOST_TOKENS = 1 << 20,
 };
@@ -150,7 +150,7 @@ void kin_prefill_learn(kin_prefill *p, const kin_prefill_beside *b, int n_tokens
     choose_steps(p, b);
 }
 
-// A step behind one of the same kind shows the time that the slowest member needs. The first one after a step of sequences is
+// A step after one of the same kind shows the time that the slowest member needs. The first one after a step of sequences is
 // shorter than that, and may be back too soon.
 void kin_prefill_learn_next(kin_prefill *p, int n_tokens, double later_s) {
     bool is_first = p->n_next++ == 0;

@@ -28,7 +28,7 @@
 // the shortest of the last waits and is useful in at least one case of ten.
 //
 // In a ring limited by computing, not by a disk, a sequence that is generated alone may be in several steps at once: the first
-// step has its last token, each of those behind it one drafted token. With M steps in flight, each right token takes a period P;
+// step has its last token, each of those after it one drafted token. With M steps in flight, each right token takes a period P;
 // after a wrong one the sequence starts anew:
 //
 //     tokens per second = L / (T(1) + (L - 1) P)      L = 1 / (1 - chance), P = max(T(1) / M, the head's computing per step)

@@ -3,7 +3,7 @@
 #include "pure/proto/epoch.h"
 #include "pure/proto/membership_view.h"
 
-// In a dry run, plans are of no interest to people.
+// Plans of a dry run are logged at debug level only.
 static kin_log_level level_of_plan(const kin_membership *r) {
     return r->options.dry_run ? KIN_LOG_DEBUG : KIN_LOG_INFO;
 }

@@ -317,7 +317,7 @@ typedef struct kin_proto_pages {
     bool loads;
     bool drops;       // instead of both: delete the pages from the disks
     bool recomputes;  // with loads: pages that are not found are computed where the hidden states before them are available
-    bool has_states;  // without recomputes: with what layers that store no pages need to go on behind the last page; pages that
+    bool has_states;  // without recomputes: with what layers that store no pages need to continue after the last page; pages that
                       // are kept or deleted: that alone
     uint16_t n_pages; // 1 to KIN_PROTO_MAX_PAGES
     uint16_t n_good;  // number of leading pages that all members so far have

@@ -100,8 +100,8 @@ kin_swarm_action kin_swarm_next(kin_swarm *swarm, kin_time now);
 
 // ---- inspection
 
-// True if this chunk was requested from this source and is still expected from it. If not, further bytes of it need not be
-// awaited.
+// True if this chunk was requested from this source and is still expected from it. If not, the driver need not
+// wait for the rest of it.
 bool kin_swarm_is_asked(const kin_swarm *swarm, int source, uint32_t chunk);
 bool kin_swarm_complete(const kin_swarm *swarm); // all wanted chunks are there
 

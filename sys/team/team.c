@@ -73,7 +73,7 @@ static void sleep_in_job(kin_team *t, int step, const member *m) {
     atomic_fetch_add(&t->current.n_asleep, 1);
     kin_interruptible_begin(m->own, KIN_SLEEPS);
     while (atomic_load(&t->current.value) == step) kin_futex_wait(&t->current.value, step);
-    kin_interruptible_end(m->own); // who takes this thread's sleep counts it as awake
+    kin_interruptible_end(m->own); // the thread that ends this thread's sleep counts it as awake
     atomic_fetch_sub(&t->current.n_asleep, 1);
 }
 

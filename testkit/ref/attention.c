@@ -51,7 +51,7 @@ static void gate_heads(kin_ref_session *s, const kin_ref_layer *w) {
     }
 }
 
-// Moves what stands behind each query of s->q to s->gates.
+// Moves what stands after each query of s->q to s->gates.
 static void take_gates(kin_ref_session *s, kin_ref_heads heads) {
     const size_t n = (size_t)heads.k_dim;
     for (size_t h = 0; h < (size_t)heads.n; h++) {
