@@ -351,6 +351,7 @@ async function drafts({ base, browser }) {
   await page.waitForFunction(() => document.querySelector('#prompt').value === 'another thought');
   await page.click('.row .title');
   await page.waitForFunction(() => document.querySelector('#prompt').value === 'half a thought');
+  await page.waitForSelector('.message'); // it is open, so that it is the one that the page loads again
   await page.reload();
   await page.waitForSelector('.message');
   assert.equal(await page.inputValue('#prompt'), 'half a thought');
