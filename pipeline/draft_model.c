@@ -12,7 +12,7 @@
 enum {
     FEW_TOKENS = 4,   // new tokens of each sequence, as after a step whose draft was right
     FIRST_PIECE = 32, // tokens of a prompt before the time per token is measured
-    IDLE_CALLS = 128, // a sequence that asked for no draft in so many calls may lose its slot
+    IDLE_CALLS = 128, // a sequence that asks for no draft in this many calls may lose its slot
     GROWTH = 1,       // free blocks required beside a new sequence's own, so that it has drafts for a while
     NOT_OWN = KIN_DRAFT_GRADES,
     NO_TOKEN = -1,

@@ -20,7 +20,7 @@ static bool read_number(const char *zone, const char *name, uint64_t *out) {
     return is_read;
 }
 
-// A zone without a readable name is none.
+// False also if the zone has no name that this process can read.
 static bool is_named(const char *zone, const char *beginning) {
     char path[512], name[32] = "";
     snprintf(path, sizeof path, "%s/name", zone);

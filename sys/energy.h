@@ -1,5 +1,5 @@
-// The energy that a piece of work takes on this machine: by the counters of its processors (RAPL; Linux, Intel and AMD), or,
-// where there are none that may be read, by a model of power.
+// Measures the energy that a piece of work takes on this machine: by the processors' counters (RAPL; Linux, Intel and AMD), or by
+// a model of power if this process cannot read any counter.
 //
 // The counters are those of whole processors, with their memory where it has a counter, so work beside kin is in them. Often only
 // root may read them. The model counts this process alone:

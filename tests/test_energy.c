@@ -1,4 +1,4 @@
-// Energy (sys/energy.h): counters in a folder as the kernel's, and the model of power where there are none.
+// Energy (sys/energy.h): reads counters from a folder that looks like the kernel's, and uses the model of power without them.
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

@@ -601,7 +601,8 @@ static void experts_that_are_used_often_are_in_memory(void **state) {
     assert_close(predict(&facts, &plan).devices[0].experts_s, missed_s(0.7, 2.4));
 }
 
-// What a device with one layer missed is of this layer, and one of its experts is as good as another if all are used alike.
+// The experts that a device with one layer missed belong to this layer. If all experts are used equally, they are as useful as
+// those that they replaced.
 static void one_layer_finds_the_experts_that_it_missed(void **state) {
     (void)state;
     kin_facts facts;

@@ -339,8 +339,8 @@ int kin_device_gpu_layers_max(const kin_device_rates *r, int n_layer) {
 }
 
 // Returns the share of a token's experts that are not in memory, if memory has room for the share in_memory of all experts of
-// n_layers layers. The experts that a layer missed took the place of better ones, and leave again when the next layer misses
-// some: so much less room is there for those used often. With several layers they are of another one, and no use to it.
+// n_layers layers. The experts that a layer missed replace more useful ones until the next layer misses some, so there is less
+// room for the experts that are used often. With several layers they belong to the previous layer, and the next cannot use them.
 static double expert_misses(const kin_member_rates *m, double in_memory, double n_layers) {
     enum { N_STEPS = 8 }; // from below, so that more memory never means more misses
     double misses = 1 - kin_facts_expert_hits(m->expert_hits, in_memory);
