@@ -143,7 +143,7 @@ joules() { # LINES of shrink.csv -> per run
 }
 paper_figure13() {
     measure one shrink --sample 100 --set repeats="$repeats" --set devices=1 --set shares=25 --set modes='stream mmap' --set rounds=1 --set n_tokens="$(if_tiny 2 16)"
-    measure ring shrink --sample 100 --set repeats="$repeats" --set devices=4 --set shares=100 --set modes=stream --set rounds=1 --set n_tokens="$(if_tiny 2 256)"
+    measure ring shrink --sample 100 --set repeats="$repeats" --set devices=4 --set shares=100 --set modes=stream --set rounds=1 --set n_tokens="$(if_tiny 2 240)"
     table devices,share,mode,k,repeat,joules_per_1000
     for run in one ring; do joules "$raw/$run/shrink.csv" >>"$folder/$name.csv"; done
     figure mode joules_per_1000
