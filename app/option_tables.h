@@ -8,7 +8,7 @@
 enum { KIN_IDENTITY_N_OPTIONS = 5 };
 void kin_identity_option_table(kin_identity_options *o, kin_option table[KIN_IDENTITY_N_OPTIONS]);
 
-enum { KIN_FLEET_N_OPTIONS = KIN_IDENTITY_N_OPTIONS + 13, KIN_SESSION_N_OPTIONS = 21 }; // includes the end entry
+enum { KIN_FLEET_N_OPTIONS = KIN_IDENTITY_N_OPTIONS + 13, KIN_SESSION_N_OPTIONS = 23 }; // includes the end entry
 
 // Tables whose values point into the session's options: `own` for this machine, `fleet` for the cluster.
 typedef struct kin_session_tables {

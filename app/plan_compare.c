@@ -80,8 +80,9 @@ void kin_plan_compare_print(const kin_plan_compare *c, FILE *file) {
 static json_t *shares_json(const kin_facts *facts, const kin_plan *plan) {
     json_t *list = json_array();
     for (int i = 0; i < facts->n_device; i++)
-        json_array_append_new(list, json_pack("{s:s, s:i, s:i}", "name", facts->devices[i].name, "layers",
-                                              plan->shares[i].n_layer, "gpu_layers", plan->shares[i].n_layer_gpu));
+        json_array_append_new(list,
+                              json_pack("{s:s, s:i, s:i, s:i}", "name", facts->devices[i].name, "layers", plan->shares[i].n_layer,
+                                        "gpu_layers", plan->shares[i].n_layer_gpu, "cpu_moe_layers", plan->shares[i].n_cpu_moe));
     return list;
 }
 

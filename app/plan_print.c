@@ -68,7 +68,10 @@ static void fill_row(kin_table *table, const kin_plan_view *view, int device, bo
         describe_windows(&view->plan, share, windows, sizeof windows);
         kin_table_cell(table, WINDOWS, "%s", windows);
     }
-    if (share->n_layer_gpu > 0) kin_table_cell(table, ON_GPU, "%d", share->n_layer_gpu);
+    if (share->n_cpu_moe > 0)
+        kin_table_cell(table, ON_GPU, "%d (%d)", share->n_layer_gpu, share->n_cpu_moe);
+    else if (share->n_layer_gpu > 0)
+        kin_table_cell(table, ON_GPU, "%d", share->n_layer_gpu);
     double resident = p->resident_bytes, streamed = p->streamed_bytes;
     const kin_shared_facts *shared = &view->facts->shared[device];
     for (int i = 0; i < shared->n_members - 1; i++) { // sums over a group's devices

@@ -40,6 +40,7 @@ static const char usage[] = "usage: mkmodel [--preset NAME] [option...] -o FILE\
                             "  --draft-right X      the same, right in that share of its tokens; the text is known\n"
                             "  --draft-part PART    only the model without them (trunk), or these alone (blocks)\n"
                             "  --keys FILE          another family, from a text of its metadata (bench/families)\n"
+                            "  --hollow             zeros in place of weights, which take no space: for kin plan and kin info\n"
                             "  --seed N\n"
                             "  --split N            N files, FILE being their prefix\n"
                             "  -o, --out FILE\n";
@@ -66,6 +67,7 @@ enum {
     OPT_DRAFT_BLOCK,
     OPT_DRAFT_RIGHT,
     OPT_DRAFT_PART,
+    OPT_HOLLOW,
     OPT_SEED,
     OPT_INT
 };
@@ -110,6 +112,7 @@ static const struct option others[] = {
     {"draft-block", no_argument, NULL, OPT_DRAFT_BLOCK},
     {"draft-right", required_argument, NULL, OPT_DRAFT_RIGHT},
     {"draft-part", required_argument, NULL, OPT_DRAFT_PART},
+    {"hollow", no_argument, NULL, OPT_HOLLOW},
     {"seed", required_argument, NULL, OPT_SEED},
     {"out", required_argument, NULL, 'o'},
     {"help", no_argument, NULL, 'h'},
@@ -138,6 +141,7 @@ static int apply(options *o, int opt, char *arg, kin_err *err) {
     case OPT_UNTIED: o->spec.tied = opt == OPT_TIED; return 0;
     case OPT_ROPE_FREQS: o->spec.rope_freqs = true; return 0;
     case OPT_ENDLESS: o->spec.endless = true; return 0;
+    case OPT_HOLLOW: o->spec.hollow = true; return 0;
     case OPT_DRAFT_BLOCK: o->spec.draft_blocks = 1; return 0;
     case OPT_DRAFT_PART:
         if (strcmp(arg, "trunk") != 0 && strcmp(arg, "blocks") != 0)

@@ -58,6 +58,7 @@ void kin_assignment_fill(const kin_assignment *p, int i, kin_proto_plan *m) {
         m->window[k] = (kin_proto_window){.round = (uint16_t)w->rounds[k],
                                           .layer_begin = (uint16_t)window->layer_begin,
                                           .layer_end = (uint16_t)window->layer_end,
-                                          .n_gpu = (uint16_t)window->n_gpu_layers};
+                                          .n_gpu = (uint16_t)window->n_gpu_layers,
+                                          .n_cpu_moe = (uint16_t)window->n_cpu_moe};
     }
 }

@@ -555,22 +555,22 @@ static void activate_standalone(kin_planner *p) {
     p->now = p->next;
 }
 
-int kin_planner_set_standalone(kin_planner *p, const kin_device_facts *device, int n_gpu, kin_err *err) {
+int kin_planner_set_standalone(kin_planner *p, const kin_device_facts *device, const kin_layer_share *share, kin_err *err) {
     lock(p);
     read_standalone(p, device);
-    p->next.plan = (kin_plan){.n_rounds = 1, .n_stops = 1, .shares = {{p->model.n_layer, n_gpu}}};
+    p->next.plan = (kin_plan){.n_rounds = 1, .n_stops = 1, .shares = {*share}};
     activate_standalone(p);
     int rc = p->now.is_predicted ? 0 : kin_timeline_predict(&p->now.facts, &p->now.plan, &p->now.predicted, err);
     pthread_mutex_unlock(&p->mutex);
     return rc;
 }
 
-int kin_planner_choose_standalone(kin_planner *p, const kin_device_facts *device, int *n_gpu, kin_err *err) {
+int kin_planner_choose_standalone(kin_planner *p, const kin_device_facts *device, kin_layer_share *share, kin_err *err) {
     lock(p);
     read_standalone(p, device);
     int rc = schedule(p, &p->next.facts, &p->next.plan, err);
     if (rc == 0) activate_standalone(p);
-    *n_gpu = rc == 0 ? p->now.plan.shares[0].n_layer_gpu : 0;
+    *share = rc == 0 ? p->now.plan.shares[0] : (kin_layer_share){.n_layer = p->model.n_layer};
     pthread_mutex_unlock(&p->mutex);
     return rc;
 }

@@ -75,11 +75,11 @@ void kin_planner_in_force(kin_planner *planner, uint32_t question);
 // Plans without device i of the question, which must not be the head. The active plan stays unchanged.
 int kin_planner_without(kin_planner *planner, const kin_planner_question *question, int i, kin_plan *out, kin_err *err);
 
-// Sets the plan of a single machine: `n_gpu` layers on its GPU, all others on its CPU.
-int kin_planner_set_standalone(kin_planner *planner, const kin_device_facts *device, int n_gpu, kin_err *err);
+// Sets the plan of a single machine: this division of all layers between its CPU and GPU.
+int kin_planner_set_standalone(kin_planner *planner, const kin_device_facts *device, const kin_layer_share *share, kin_err *err);
 
-// As above, with as many GPU layers as the scheduler finds best. Fails if it finds no plan; then there is no prediction.
-int kin_planner_choose_standalone(kin_planner *planner, const kin_device_facts *device, int *n_gpu, kin_err *err);
+// As above, with the division that the scheduler finds best. Fails if it finds no plan; then there is no prediction.
+int kin_planner_choose_standalone(kin_planner *planner, const kin_device_facts *device, kin_layer_share *share, kin_err *err);
 
 // Explains why device i of the question, not the head, has no layers in the last answer. "": it has, or the reason is not
 // known. In the thread of kin_planner_ask.

@@ -117,15 +117,37 @@ int kin_session_open_model(kin_session *s, const kin_session_options *o, kin_err
     return 0;
 }
 
-static bool chooses_gpu_layers(const kin_session_options *o) {
-    return !o->gpu_layers || strcmp(o->gpu_layers, "auto") == 0;
+static bool places_experts(const kin_session_options *o) {
+    return o->cpu_moe || o->n_cpu_moe > 0;
 }
 
-// With "auto" the result is 0 for now.
+static bool chooses_gpu_layers(const kin_session_options *o) {
+    return o->gpu_layers ? strcmp(o->gpu_layers, "auto") == 0 : !places_experts(o);
+}
+
+// With "auto" the result is 0 for now. Who places experts wants all layers on the GPU.
 static int n_gpu_layers_of(const kin_session_options *o, int n_layer) {
     if (chooses_gpu_layers(o)) return 0;
-    unsigned long long n = strcmp(o->gpu_layers, "all") == 0 ? ULLONG_MAX : strtoull(o->gpu_layers, NULL, 10);
+    const bool all = !o->gpu_layers || strcmp(o->gpu_layers, "all") == 0;
+    unsigned long long n = all ? ULLONG_MAX : strtoull(o->gpu_layers, NULL, 10);
     return n < (unsigned long long)n_layer ? (int)n : n_layer;
+}
+
+static int check_experts_place(const kin_session *s, const kin_session_options *o, kin_err *err) {
+    const char *option = o->cpu_moe ? "--cpu-moe" : "--n-cpu-moe";
+    if (!places_experts(o)) return 0;
+    if (s->model.hp.n_expert == 0) return kin_err_set(err, "%s: this model has no experts", option);
+    if (chooses_gpu_layers(o))
+        return kin_err_set(err, "%s: with --gpu-layers auto kin places the experts; give a number of layers, or 'all'", option);
+    if (n_gpu_layers_of(o, s->model.hp.n_layer) == 0)
+        return kin_err_set(err, "%s needs layers on the GPU, but --gpu-layers is 0", option);
+    return 0;
+}
+
+// The division of the layers as the options say.
+static kin_layer_share share_of(const kin_session_options *o, int n_layer) {
+    const int n_gpu = n_gpu_layers_of(o, n_layer);
+    return (kin_layer_share){n_layer, n_gpu, o->cpu_moe || o->n_cpu_moe > n_gpu ? n_gpu : o->n_cpu_moe};
 }
 
 static enum ggml_type kv_type_of(const kin_session_options *o) {
@@ -221,11 +243,13 @@ static int plan_standalone(kin_session *s, const kin_session_options *o, kin_sha
     kin_device_facts facts = s->facts;
     if (so->memory && (double)so->memory < facts.memory_bytes) facts.memory_bytes = (double)so->memory;
     facts.memory_bytes -= fmin((double)so->beside, facts.memory_bytes);
-    int *n_gpu = &so->windows.at[0].n_gpu_layers;
+    kin_window *window = &so->windows.at[0];
+    kin_layer_share share = {window->layer_end, window->n_gpu_layers, window->n_cpu_moe};
     if (may_use_gpu(s, o)) {
-        if (kin_planner_choose_standalone(s->planner, &facts, n_gpu, err) != 0) return KIN_FAIL;
-        if (*n_gpu == 0) kin_devices_close_gpu(&s->devices);
-    } else if (kin_planner_set_standalone(s->planner, &facts, *n_gpu, &why) != 0 && !o->dry_run) {
+        if (kin_planner_choose_standalone(s->planner, &facts, &share, err) != 0) return KIN_FAIL;
+        *window = kin_plan_window_at(0, &share);
+        if (share.n_layer_gpu == 0) kin_devices_close_gpu(&s->devices);
+    } else if (kin_planner_set_standalone(s->planner, &facts, &share, &why) != 0 && !o->dry_run) {
         kin_log(KIN_LOG_INFO, "no prediction: %s", why.text);
     }
     return 0;
@@ -243,7 +267,7 @@ static bool goes_without_gpu(kin_session *s, const kin_session_options *o, kin_s
     kin_log(KIN_LOG_INFO, "the GPU is not used: %s", why->text);
     kin_planner_close(s->planner);
     s->planner = NULL;
-    so->windows.at[0].n_gpu_layers = 0;
+    so->windows = kin_windows_one(0, s->model.hp.n_layer, 0);
     kin_devices_close_gpu(&s->devices);
     return true;
 }
@@ -332,6 +356,7 @@ static int open_standalone(kin_session *s, const kin_session_options *o, kin_sha
     if (kin_loopback_head_open(&s->alone, &s->model, s->shard, so->n_batch, err) != 0) return KIN_FAIL;
     s->head = s->alone.head;
     s->n_gpu_layers = kin_windows_n_gpu_layers(&so->windows);
+    s->n_cpu_moe = kin_windows_n_cpu_moe(&so->windows);
     kin_head_record(s->head, kin_timeline_own(s->timeline));
     return 0;
 }
@@ -526,17 +551,17 @@ static void name_pages(kin_session *s) {
 
 static int open_devices(kin_session *s, const kin_session_options *o, kin_shard_options *so, kin_err *err) {
     kin_device_options dopts = kin_device_options_defaults();
-    int *n_gpu = &so->windows.at[0].n_gpu_layers;
+    const bool needs_gpu = so->windows.at[0].n_gpu_layers > 0;
     dopts.n_threads = o->n_threads;
     dopts.repack = !o->no_repack;
     dopts.ggml_kernels = so->ggml_kernels;
-    dopts.gpu = *n_gpu > 0;
+    dopts.gpu = needs_gpu;
     dopts.gpu_if_any = o->dry_run || (o->fleet.cluster && wants_facts(o)) || wants_gpu(s, o);
     dopts.stop = s->console->stop;
     int rc = kin_devices_open(&s->devices, &dopts, err);
     if (rc == 0 || !dopts.gpu || !o->does_without_gpu) return rc;
-    kin_log(KIN_LOG_WARN, "--gpu-layers %s: %s; the CPU computes all layers", o->gpu_layers, err->text);
-    *n_gpu = 0;
+    kin_log(KIN_LOG_WARN, "--gpu-layers %s: %s; the CPU computes all layers", o->gpu_layers ? o->gpu_layers : "all", err->text);
+    so->windows = kin_windows_one(0, s->model.hp.n_layer, 0);
     dopts.gpu = false;
     return kin_devices_open(&s->devices, &dopts, err);
 }
@@ -547,7 +572,9 @@ int kin_session_open(kin_session *s, const kin_session_options *o, int n_ctx, ki
     const char *draft_file;
     if (read_draft(s, o, &draft_file, err) != 0) return KIN_FAIL;
     if (o->timeline && check_timeline(o->timeline, err) != 0) return KIN_FAIL;
-    so.windows.at[0].n_gpu_layers = n_gpu_layers_of(o, s->model.hp.n_layer);
+    if (check_experts_place(s, o, err) != 0) return KIN_FAIL;
+    const kin_layer_share share = share_of(o, s->model.hp.n_layer);
+    so.windows.at[0] = kin_plan_window_at(0, &share);
     so.kv_type = kv_type_of(o);
     so.mode = mode_of(o);
     if (strcmp(o->weights, "window") == 0) so.sliding = (kin_sliding_window){o->window > 0 ? o->window : 2, o->retain};

@@ -22,8 +22,10 @@ typedef struct kin_session_options {
     const char *model;          // NULL: the demo model
     int n_threads;              // 0: physical cores
     const char *gpu_layers;     // a number, "all", or "auto": whatever makes a token fastest. NULL: auto for a large model
-    bool does_without_gpu;      // without a GPU, the CPU computes those layers
-    int n_ctx;                  // 0: the n_ctx of kin_session_open
+    int n_cpu_moe;         // the first N of the GPU's layers have their experts on the CPU; without gpu_layers: of all layers
+    bool cpu_moe;          // all of the GPU's layers have
+    bool does_without_gpu; // without a GPU, the CPU computes those layers
+    int n_ctx;             // 0: the n_ctx of kin_session_open
     int n_batch;
     int n_sequences;     // that run at once: windowed layers have room for their windows
     const char *kv_type; // "f16" or "q8_0"
@@ -76,7 +78,7 @@ typedef struct kin_session {
     kin_device_facts facts; // this machine's profile, if measured
     kin_planner *planner;   // NULL: no predictions; clustered: the fleet's
     kin_shard *shard;
-    int n_gpu_layers; // standalone only
+    int n_gpu_layers, n_cpu_moe; // standalone only
     kin_head *head;
     kin_timeline *timeline; // NULL: none
     bool timeline_has_ended;

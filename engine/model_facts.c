@@ -248,7 +248,8 @@ int kin_model_facts_of(kin_model_facts *f, const kin_model *m, const kin_shard_o
     f->gpu_buffer_bytes = (double)kin_shard_buffer_bytes(m, o, true);
     f->output_ops = 2 + (f->output_blocks > 1 ? 2 : 1) * f->output_blocks; // norm, its weight; per tile a product and a copy
     // A model that ggml cannot compute is never on a GPU, and its nodes are those of kin's kernels everywhere.
-    const kin_kernels *own = kin_kernels_at(0), *on_gpu = kin_blocks_without_ggml(hp, o->n_ctx) ? own : NULL;
+    f->cpu_only = kin_blocks_without_ggml(hp, o->n_ctx);
+    const kin_kernels *own = kin_kernels_at(0), *on_gpu = f->cpu_only ? own : NULL;
     const kin_kernels *on_cpu = kin_shard_has_kernels(m, o) ? own : on_gpu;
     if (count_layer_ops(m, o, hp->n_layer / 2, on_cpu, &f->layer_ops, err) != 0) return KIN_FAIL;
     return count_layer_ops(m, o, hp->n_layer / 2, on_gpu, &f->gpu_layer_ops, err);

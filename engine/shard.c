@@ -31,7 +31,8 @@ enum {
 // The graphs of one device, for its kin_layer_range of each window.
 typedef struct layers_stage {
     kin_layers_graphs graphs;
-    kin_stage *stage; // NULL: no layers there
+    kin_stage *stage;    // NULL: no layers there
+    kin_stage **divided; // [n_layer] those of divided layers, whose graphs alternate; NULL: other layers, or no layer is divided
 } layers_stage;
 
 // A batch in flight.
@@ -163,6 +164,33 @@ static void fill_layers(kin_shard *s) {
     }
 }
 
+// Returns an upper bound of the nodes of a graph with this many layers.
+static size_t max_nodes(const kin_shard *s, int n_layer) {
+    return (size_t)n_layer * (size_t)(NODES_PER_LAYER + 2 * s->hp.n_expert_used) + 32;
+}
+
+// Opens the stages of divided layers with this device's blocks, in the compute buffer of all layers.
+static int open_divided(const kin_shard *s, layers_stage *ls, kin_err *err) {
+    if (kin_windows_n_cpu_moe(&s->o.windows) == 0) return 0;
+    ls->divided = calloc((size_t)s->hp.n_layer, sizeof *ls->divided);
+    if (!ls->divided) return kin_err_set(err, "out of memory");
+    for (int i = 0; i < s->o.windows.n; i++) {
+        const kin_window *w = &s->o.windows.at[i];
+        const kin_layer_range of = kin_layers_in(w, kin_layers_of_window(w), KIN_LAYER_DIVIDED);
+        for (int il = of.begin; il < of.end; il++) {
+            const bool attends = kin_weights_device(s->weights, il)->is_gpu;
+            if (ls->graphs.on_gpu && !attends) continue;
+            const kin_stage_shape largest = {.variant = kin_variant_of_block(il, attends && !ls->graphs.on_gpu),
+                                             .n_tokens = s->o.n_batch,
+                                             .n_kv = kin_kv_n_cells(s->o.n_ctx),
+                                             .n_out = s->o.n_batch};
+            if (kin_stage_reserve(ls->stage, largest, err) != 0) return KIN_FAIL;
+            if (kin_stage_open_beside(&ls->divided[il], ls->stage, max_nodes(s, 1), err) != 0) return KIN_FAIL;
+        }
+    }
+    return 0;
+}
+
 static int open_stage(kin_shard *s, layers_stage *ls, bool on_gpu, kin_err *err) {
     const kin_hparams *hp = &s->hp;
     const kin_device *device = on_gpu ? &s->devices.gpu : &s->devices.cpu;
@@ -178,11 +206,10 @@ static int open_stage(kin_shard *s, layers_stage *ls, bool on_gpu, kin_err *err)
         .n_threads = s->devices.n_threads,
     };
     *ls = (layers_stage){.graphs = {.windows = &s->o.windows, .on_gpu = on_gpu}};
-    int most = 0;
+    int most = kin_windows_n_cpu_moe(&s->o.windows) > 0;
     for (int i = 0; i < s->o.windows.n; i++) most = max_int(most, kin_layers_graphs_n(&ls->graphs, i));
     if (most == 0) return 0;
-    size_t n_nodes = (size_t)most * (size_t)(NODES_PER_LAYER + 2 * hp->n_expert_used) + 32;
-    if (kin_stage_open(&ls->stage, device, &proto, n_nodes, kin_build_layers, &ls->graphs, err) != 0) return KIN_FAIL;
+    if (kin_stage_open(&ls->stage, device, &proto, max_nodes(s, most), kin_build_layers, &ls->graphs, err) != 0) return KIN_FAIL;
     for (int i = 0; i < s->o.windows.n; i++) {
         kin_stage_shape largest = {
             .variant = i, .n_tokens = s->o.n_batch, .n_kv = kin_kv_n_cells(s->o.n_ctx), .n_out = s->o.n_batch};
@@ -191,7 +218,7 @@ static int open_stage(kin_shard *s, layers_stage *ls, bool on_gpu, kin_err *err)
         largest.n_tokens = largest.n_out = 1; // a single token's attention may be split, which takes scratch
         if (kin_stage_reserve(ls->stage, largest, err) != 0) return KIN_FAIL;
     }
-    return 0;
+    return open_divided(s, ls, err);
 }
 
 static int open_output(kin_shard *s, const kin_kernels *kernels, kin_err *err) {
@@ -305,6 +332,9 @@ static int check_kernels(const kin_shard *s, const kin_shard_options *given, int
 static int open_shard(kin_shard *s, const kin_shard_options *given, kin_err *err) {
     const kin_shard_options *o = &s->o;
     int n_gpu_layers = kin_windows_n_gpu_layers(&o->windows);
+    if (kin_windows_n_cpu_moe(&o->windows) > 0 && s->hp.n_expert == 0)
+        return kin_err_set(err, "%d layers with their experts on the CPU, but this model has no experts",
+                           kin_windows_n_cpu_moe(&o->windows));
     if (n_gpu_layers > 0 && !s->devices.gpu.backend)
         return kin_err_set(err, "%d layers for the GPU, but no GPU is open", n_gpu_layers);
     if (n_gpu_layers > 0 && !kin_share_is_whole(&o->share))
@@ -390,12 +420,18 @@ static void close_steps(kin_shard *s) {
     free(s->steps);
 }
 
+static void close_layers(const kin_shard *s, layers_stage *ls) {
+    for (int il = 0; ls->divided && il < s->hp.n_layer; il++) kin_stage_close(ls->divided[il]);
+    free(ls->divided);
+    kin_stage_close(ls->stage);
+}
+
 void kin_shard_close(kin_shard *s) {
     if (!s) return;
     if (s->devices.cpu.compute.team) kin_team_rest(s->devices.cpu.compute.team);
     kin_governor_stop(s->governor);
-    kin_stage_close(s->cpu.stage);
-    kin_stage_close(s->gpu.stage);
+    close_layers(s, &s->cpu);
+    close_layers(s, &s->gpu);
     kin_output_layer_close(s->output);
     kin_kv_pages_close(s->pages);
     kin_kv_close(s->kv);
@@ -441,6 +477,7 @@ static int settle(kin_shard *s, kin_err *err) {
     if (!kin_weights_is_arriving(s->weights) || !kin_weights_has_arrived(s->weights)) return 0;
     if (kin_weights_settle(s->weights, err) != 0) return KIN_FAIL;
     kin_stage_forget(s->cpu.stage); // a weight may now have another layout
+    for (int il = 0; s->cpu.divided && il < s->hp.n_layer; il++) kin_stage_forget(s->cpu.divided[il]);
     kin_output_layer_forget(s->output);
     return open_governor(s, err);
 }
@@ -576,6 +613,11 @@ int kin_shard_pages(kin_shard *s, const kin_batch *batch, kin_err *err) {
 
 // ---- running
 
+// Returns the stage that runs single blocks of a layer.
+static kin_stage *stage_of(const layers_stage *ls, int il) {
+    return ls->divided && ls->divided[il] ? ls->divided[il] : ls->stage;
+}
+
 // Before a feed-forward block with experts, by ggml's kernels: runs its router, and brings the chosen experts into memory.
 static int fetch_experts(kin_shard *s, int il, kin_stage_shape shape, const kin_stage_inputs *in, kin_err *err) {
     if (s->devices.cpu.kernels) return 0;
@@ -603,7 +645,7 @@ static int run_experts(kin_shard *s, int il, kin_stage_shape shape, const kin_st
         some.x = in->x + (size_t)at * width;
         if (in->tokens) some.tokens = in->tokens + at;
         if (in->inputs) some.inputs = in->inputs + (size_t)at * n_inputs(&s->hp);
-        if (kin_stage_run(s->cpu.stage, shape, &some, y + (size_t)at * width, err) != 0) return KIN_FAIL;
+        if (kin_stage_run(stage_of(&s->cpu, il), shape, &some, y + (size_t)at * width, err) != 0) return KIN_FAIL;
     }
     return 0;
 }
@@ -615,9 +657,16 @@ static int run_block(kin_shard *s, int il, int block, kin_stage_shape shape, con
     int number = kin_weights_compute_block(s->weights, il) + block;
     shape.variant = kin_variant_of_block(il, block);
     if (kin_weights_acquire(s->weights, number, err) != 0) return KIN_FAIL;
-    int rc = has_experts ? run_experts(s, il, shape, in, y, err) : kin_stage_run(s->cpu.stage, shape, in, y, err);
+    int rc = has_experts ? run_experts(s, il, shape, in, y, err) : kin_stage_run(stage_of(&s->cpu, il), shape, in, y, err);
     kin_weights_release(s->weights, number);
     return rc;
+}
+
+// Runs the block that a layer begins with, where its weights are.
+static int run_first_block(kin_shard *s, int il, kin_stage_shape shape, const kin_stage_inputs *in, float *y, kin_err *err) {
+    if (!kin_weights_device(s->weights, il)->is_gpu) return run_block(s, il, 0, shape, in, y, err);
+    shape.variant = kin_variant_of_block(il, 0);
+    return kin_stage_run(s->gpu.divided[il], shape, in, y, err);
 }
 
 // Copies the rows of a layer's input whose output is needed: to // f32 [n_out, stream width], which may be the input's memory.
@@ -663,7 +712,7 @@ static int run_layer(kin_shard *s, int il, kin_stage_shape shape, const kin_stag
     const bool is_parallel = kin_layer_of(&s->hp, il).is_parallel;
     if (kin_layer_of(&s->hp, il).has_no_attention) return run_ffn_alone(s, il, shape, in, y, err);
     if (is_parallel) copy_input_of_out(s, shape, in, s->before); // before attention overwrites it
-    if (run_block(s, il, 0, shape, in, y, err) != 0) return KIN_FAIL;
+    if (run_first_block(s, il, shape, in, y, err) != 0) return KIN_FAIL;
     if (kin_layer_of(&s->hp, il).has_no_ff) return 0;
     kin_stage_shape ffn = {.n_tokens = shape.n_out, .n_kv = shape.n_kv, .n_out = shape.n_out};
     kin_stage_inputs ffn_in = *in;
@@ -679,10 +728,8 @@ static int run_layer(kin_shard *s, int il, kin_stage_shape shape, const kin_stag
     return run_block(s, il, 2, ffn, &ffn_in, y, err);
 }
 
-static int run_cpu(kin_shard *s, kin_layer_range of, kin_stage_shape shape, bool with_output, const kin_stage_inputs *in,
-                   float *y, kin_err *err) {
-    const bool by_block = kin_weights_begin(s->weights, kin_weights_compute_block(s->weights, of.begin), with_output);
-    if (!by_block && expert_rows(s) >= shape.n_tokens) return kin_stage_run(s->cpu.stage, shape, in, y, err);
+static int run_one_by_one(kin_shard *s, kin_layer_range of, kin_stage_shape shape, const kin_stage_inputs *in, float *y,
+                          kin_err *err) {
     kin_stage_inputs layer_in = *in;
     for (int il = of.begin; il < of.end; il++) {
         kin_stage_shape layer = shape;
@@ -691,6 +738,14 @@ static int run_cpu(kin_shard *s, kin_layer_range of, kin_stage_shape shape, bool
         layer_in.x = y;
     }
     return 0;
+}
+
+// is_divided: only the layers' feed-forward blocks are on the CPU.
+static int run_cpu(kin_shard *s, kin_layer_range of, bool is_divided, kin_stage_shape shape, bool with_output,
+                   const kin_stage_inputs *in, float *y, kin_err *err) {
+    const bool by_block = kin_weights_begin(s->weights, kin_weights_compute_block(s->weights, of.begin), with_output);
+    if (!is_divided && !by_block && expert_rows(s) >= shape.n_tokens) return kin_stage_run(s->cpu.stage, shape, in, y, err);
+    return run_one_by_one(s, of, shape, in, y, err);
 }
 
 // Fills in what attention needs to know of a step's tokens: plain arrays for kin's kernels, masks for ggml's.
@@ -759,23 +814,29 @@ static int run_on_devices(kin_shard *s, const step *st, int i_window, kin_layer_
     in.inputs = st->inputs ? st->inputs : s->side.inputs;
     in.tokens = st->tokens;
     in.ngrams = s->side.ngrams;
-    kin_layer_range on_cpu = kin_layers_on(window, of, false), on_gpu = kin_layers_on(window, of, true);
-    bool cpu = on_cpu.begin < on_cpu.end, gpu = on_gpu.begin < on_gpu.end;
-    bool plain = cpu && s->devices.cpu.kernels;
+    const kin_layer_range on_cpu = kin_layers_in(window, of, KIN_LAYER_ON_CPU),
+                          divided = kin_layers_in(window, of, KIN_LAYER_DIVIDED),
+                          on_gpu = kin_layers_in(window, of, KIN_LAYER_ON_GPU);
+    const bool cpu = on_cpu.begin < on_cpu.end, both = divided.begin < divided.end, gpu = on_gpu.begin < on_gpu.end;
+    const bool plain = (cpu || both) && s->devices.cpu.kernels, with_output = s->output && !batch->no_output;
     if (n_out < batch->n_tokens) in.out_rows = st->out;
-    fill_rows(s, st, plain, gpu || !plain, &in);
-    kin_stage_shape shape = {.variant = kin_variant_of_layers(&s->o.windows, i_window, of),
-                             .n_tokens = batch->n_tokens,
-                             .n_kv = st->n_kv,
-                             .n_out = gpu ? batch->n_tokens : n_out};
+    fill_rows(s, st, plain, gpu || both || !plain, &in);
+    kin_stage_shape shape = {
+        .variant = kin_variant_of_layers(&s->o.windows, i_window, of), .n_tokens = batch->n_tokens, .n_kv = st->n_kv};
     kin_stage_shape cpu_shape = shape;
+    cpu_shape.n_out = gpu || both ? batch->n_tokens : n_out;
     // only scratch memory depends on it
     if (plain) cpu_shape.n_kv = (st->n_kv + KIN_SPAN_CELLS - 1) / KIN_SPAN_CELLS * KIN_SPAN_CELLS;
-    if (cpu && run_cpu(s, on_cpu, cpu_shape, s->output && !batch->no_output, &in, y, err) != 0) return KIN_FAIL;
-    if (!gpu) return 0;
-    if (kin_weights_await_gpu(s->weights, on_gpu.begin, on_gpu.end, err) != 0) return KIN_FAIL;
-    if (cpu) copy_keys(s, st, on_cpu, on_gpu);
+    if (cpu && run_cpu(s, on_cpu, false, cpu_shape, with_output, &in, y, err) != 0) return KIN_FAIL;
+    if (!both && !gpu) return 0;
+    const kin_layer_range attends = {both ? divided.begin : on_gpu.begin, gpu ? on_gpu.end : divided.end};
+    if (kin_weights_await_gpu(s->weights, attends.begin, attends.end, err) != 0) return KIN_FAIL;
+    if (cpu) copy_keys(s, st, on_cpu, attends);
     if (cpu) in.x = y;
+    shape.n_out = gpu ? batch->n_tokens : n_out;
+    if (both && run_cpu(s, divided, true, shape, with_output, &in, y, err) != 0) return KIN_FAIL;
+    if (!gpu) return 0;
+    if (both) in.x = y;
     shape.n_out = n_out;
     return kin_stage_run(s->gpu.stage, shape, &in, y, err);
 }

@@ -25,11 +25,15 @@ static struct ggml_tensor *build_block(kin_graph *g, struct ggml_tensor *x, int 
     return block == 1 ? kin_block_ffn_in(g, il, x) : kin_block_ffn_out(g, il, x);
 }
 
-kin_layer_range kin_layers_on(const kin_window *window, kin_layer_range of, bool on_gpu) {
-    int gpu_begin = kin_window_gpu_begin(window);
-    if (on_gpu && of.begin < gpu_begin) of.begin = gpu_begin;
-    if (!on_gpu && of.end > gpu_begin) of.end = gpu_begin;
+kin_layer_range kin_layers_in(const kin_window *window, kin_layer_range of, kin_layer_place place) {
+    const int ends[] = {window->layer_begin, kin_window_gpu_begin(window), kin_window_gpu_whole_begin(window), window->layer_end};
+    if (of.begin < ends[place]) of.begin = ends[place];
+    if (of.end > ends[place + 1]) of.end = ends[place + 1];
     return of;
+}
+
+static kin_layer_range layers_of_device(const kin_layers_graphs *graphs, const kin_window *window, kin_layer_range of) {
+    return kin_layers_in(window, of, graphs->on_gpu ? KIN_LAYER_ON_GPU : KIN_LAYER_ON_CPU);
 }
 
 kin_layer_range kin_layers_of_window(const kin_window *window) {
@@ -54,7 +58,7 @@ struct ggml_tensor *kin_build_layers(const void *user, kin_graph *g, struct ggml
     if (variant >= BLOCK && !is_some) return build_block(g, x, (variant - BLOCK) / BLOCKS_STEP, (variant - BLOCK) % BLOCKS_STEP);
     kin_layer_range of = {(variant - LAYERS) / LAYERS_STEP, (variant - LAYERS) % LAYERS_STEP};
     const kin_window *window = is_some ? window_with(graphs->windows, of.begin) : &graphs->windows->at[variant];
-    of = kin_layers_on(window, is_some ? of : kin_layers_of_window(window), graphs->on_gpu);
+    of = layers_of_device(graphs, window, is_some ? of : kin_layers_of_window(window));
     g->layers_end = of.end;
     for (int il = of.begin; il < of.end; il++) x = kin_block_layer(g, il, x);
     return x;
@@ -88,8 +92,8 @@ struct ggml_tensor *kin_build_output(const void *user, kin_graph *g, struct ggml
 
 int kin_layers_graphs_n(const kin_layers_graphs *graphs, int i_window) {
     const kin_window *window = &graphs->windows->at[i_window];
-    kin_layer_range of = kin_layers_on(window, kin_layers_of_window(window), graphs->on_gpu);
-    return of.end - of.begin;
+    const kin_layer_range of = layers_of_device(graphs, window, kin_layers_of_window(window));
+    return of.end > of.begin ? of.end - of.begin : 0;
 }
 
 // True if a device has the fused attention operator for a layer's heads and the cache's type.

@@ -22,8 +22,11 @@ typedef struct kin_layer_range {
 
 kin_layer_range kin_layers_of_window(const kin_window *window);
 
-// Restricts a range to the layers that the window has on the GPU, or on the CPU.
-kin_layer_range kin_layers_on(const kin_window *window, kin_layer_range of, bool on_gpu);
+// Where a layer is: on the CPU, divided (its attention on the GPU, its feed-forward block on the CPU), or on the GPU.
+typedef enum kin_layer_place { KIN_LAYER_ON_CPU, KIN_LAYER_DIVIDED, KIN_LAYER_ON_GPU } kin_layer_place;
+
+// Restricts a range to the layers that the window has in a place.
+kin_layer_range kin_layers_in(const kin_window *window, kin_layer_range of, kin_layer_place place);
 
 int kin_variant_of_block(int il, int block);
 int kin_variant_of_layers(const kin_windows *windows, int i_window, kin_layer_range of);
@@ -34,7 +37,7 @@ typedef struct kin_layers_graphs {
     bool on_gpu;
 } kin_layers_graphs;
 
-// Returns the number of the window's layers on this device.
+// Returns the number of the window's layers that this device has alone.
 int kin_layers_graphs_n(const kin_layers_graphs *graphs, int i_window);
 
 // user: kin_layers_graphs. x: [stream width, n] before the variant's layers -> the same after them.

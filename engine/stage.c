@@ -20,6 +20,7 @@ struct kin_stage {
     void *meta; // memory for the graph's metadata
     size_t meta_bytes;
     ggml_gallocr_t galloc;
+    bool borrows_galloc;
 
     // The current graph, valid if ctx is not NULL.
     kin_stage_shape shape;
@@ -30,8 +31,9 @@ struct kin_stage {
     kin_width widths[WIDTHS];                      // the number of threads for each class of graphs
 };
 
-int kin_stage_open(kin_stage **out, const kin_device *device, const kin_graph *proto, size_t n_nodes, kin_stage_build build,
-                   const void *user, kin_err *err) {
+// galloc: of another stage; NULL: one of its own.
+static int open_stage(kin_stage **out, const kin_device *device, const kin_graph *proto, size_t n_nodes, kin_stage_build build,
+                      const void *user, ggml_gallocr_t galloc, kin_err *err) {
     *out = NULL;
     kin_stage *s = calloc(1, sizeof *s);
     if (!s) return kin_err_set(err, "out of memory");
@@ -40,18 +42,28 @@ int kin_stage_open(kin_stage **out, const kin_device *device, const kin_graph *p
     s->build = build;
     s->user = user;
     s->n_nodes = n_nodes;
+    s->galloc = galloc ? galloc : ggml_gallocr_new(device->buft);
+    s->borrows_galloc = galloc;
     s->proto.compute = &device->compute;
     s->proto.max_ops = s->proto.kernels || s->proto.sums ? (int)n_nodes : 0;
     s->meta_bytes = n_nodes * ggml_tensor_overhead() + ggml_graph_overhead_custom(n_nodes, false);
     s->meta = malloc(s->meta_bytes);
     s->proto.ops = calloc((size_t)s->proto.max_ops + 1, kin_op_bytes());
-    s->galloc = ggml_gallocr_new(device->buft);
     if (!s->meta || !s->galloc || !s->proto.ops) {
         kin_stage_close(s);
         return kin_err_set(err, "out of memory");
     }
     *out = s;
     return 0;
+}
+
+int kin_stage_open(kin_stage **out, const kin_device *device, const kin_graph *proto, size_t n_nodes, kin_stage_build build,
+                   const void *user, kin_err *err) {
+    return open_stage(out, device, proto, n_nodes, build, user, NULL, err);
+}
+
+int kin_stage_open_beside(kin_stage **out, kin_stage *other, size_t n_nodes, kin_err *err) {
+    return open_stage(out, other->device, &other->proto, n_nodes, other->build, other->user, other->galloc, err);
 }
 
 static void drop_graph(kin_stage *s) {
@@ -62,7 +74,7 @@ static void drop_graph(kin_stage *s) {
 void kin_stage_close(kin_stage *s) {
     if (!s) return;
     if (s->g.ctx) ggml_free(s->g.ctx);
-    if (s->galloc) ggml_gallocr_free(s->galloc);
+    if (s->galloc && !s->borrows_galloc) ggml_gallocr_free(s->galloc);
     free(s->proto.ops);
     free(s->meta);
     free(s);

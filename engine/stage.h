@@ -46,6 +46,10 @@ typedef struct ggml_tensor *(*kin_stage_build)(const void *user, kin_graph *g, s
 // `proto`: its hp, layers, rope_factors, flash, sums and kernels are borrowed; n_nodes: an upper bound of the graph's nodes.
 int kin_stage_open(kin_stage **out, const kin_device *device, const kin_graph *proto, size_t n_nodes, kin_stage_build build,
                    const void *user, kin_err *err);
+
+// Opens a stage with a graph of its own in the compute buffer of another stage, which must be closed after it. They take turns on
+// one thread, and the other stage has reserved for the largest shape of both.
+int kin_stage_open_beside(kin_stage **out, kin_stage *other, size_t n_nodes, kin_err *err);
 void kin_stage_close(kin_stage *stage);
 
 // Allocates for the largest shape and checks that the device supports every operation in it.
@@ -57,5 +61,5 @@ int kin_stage_run(kin_stage *stage, kin_stage_shape shape, const kin_stage_input
 // Makes the next run rebuild its graph, because the builder would choose other nodes now.
 void kin_stage_forget(kin_stage *stage);
 
-// Returns the bytes of the compute buffer.
+// Returns the bytes of the compute buffer. Those opened beside it share it.
 uint64_t kin_stage_bytes(const kin_stage *stage);

@@ -32,7 +32,7 @@ int kin_weights_prepack(const kin_model *model, const kin_devices *devices, cons
 // Ends waits for weights that have not arrived. Waits until a cache file in progress is safely on the disk.
 void kin_weights_close(kin_weights *weights);
 
-// Returns the device that a layer of the windows runs on.
+// Returns the device of a layer of the windows; of a divided one, that of its attention.
 const kin_device *kin_weights_device(const kin_weights *weights, int il);
 
 // [KIN_W_COUNT] tensors of a layer of the windows; NULL where the family has none.

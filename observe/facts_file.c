@@ -153,6 +153,7 @@ static const kin_field model_fields[] = {
     {KIN_FIELD_TYPES, "output_flops", offsetof(kin_model_facts, output_flops), true, 0},
     {KIN_FIELD_NUMBER, "layer_ops", offsetof(kin_model_facts, layer_ops), false, 0},
     {KIN_FIELD_NUMBER, "gpu_layer_ops", offsetof(kin_model_facts, gpu_layer_ops), false, 0},
+    {KIN_FIELD_FLAG, "cpu_only", offsetof(kin_model_facts, cpu_only), false, 0},
     {KIN_FIELD_NUMBER, "output_ops", offsetof(kin_model_facts, output_ops), false, 0},
     {KIN_FIELD_NUMBER, "layer_blocks", offsetof(kin_model_facts, layer_blocks), false, 0},
     {KIN_FIELD_NUMBER, "output_blocks", offsetof(kin_model_facts, output_blocks), false, 0},

@@ -27,14 +27,15 @@ static int read_memory(const json_t *object, uint64_t *bytes, kin_err *err) {
 }
 
 static int check_keys(json_t *object, kin_err *err) {
-    static const char *const known[] = {"device", "window", "gpu_layers", "memory", "group", "shares"};
+    static const char *const known[] = {"device", "window", "gpu_layers", "cpu_moe_layers", "memory", "group", "shares"};
     const char *key;
     json_t *value;
     json_object_foreach(object, key, value) {
         bool found = false;
         for (size_t i = 0; i < sizeof known / sizeof known[0]; i++) found = found || strcmp(key, known[i]) == 0;
         if (!found)
-            return kin_err_set(err, "unknown key \"%s\" (must be device, window, gpu_layers, memory, group or shares)", key);
+            return kin_err_set(
+                err, "unknown key \"%s\" (must be device, window, gpu_layers, cpu_moe_layers, memory, group or shares)", key);
     }
     return 0;
 }
@@ -52,6 +53,7 @@ static int read_entry(json_t *object, const char *head_name, kin_manual_plan_ent
     if (json_object_get(object, "shares")) return kin_err_set(err, "\"shares\" needs a \"group\"");
     if (read_count(object, "window", true, &e->n_layers, err) != 0) return KIN_FAIL;
     if (read_count(object, "gpu_layers", false, &e->n_gpu_layers, err) != 0) return KIN_FAIL;
+    if (read_count(object, "cpu_moe_layers", false, &e->n_cpu_moe, err) != 0) return KIN_FAIL;
     return read_memory(object, &e->memory, err);
 }
 
@@ -63,7 +65,7 @@ static int read_group(json_t *object, const char *head_name, int number, kin_man
     int n_layers = 0;
     if (check_keys(object, err) != 0 || read_count(object, "window", true, &n_layers, err) != 0) return KIN_FAIL;
     if (n < 2 || (shares && json_array_size(shares) != n) || json_object_get(object, "gpu_layers") ||
-        json_object_get(object, "device") || json_object_get(object, "memory"))
+        json_object_get(object, "cpu_moe_layers") || json_object_get(object, "device") || json_object_get(object, "memory"))
         return kin_err_set(
             err, "a \"group\" must be a list of at least two names, with \"window\" and optionally one of \"shares\" per name");
     if (n > KIN_GROUP_MAX) return kin_err_set(err, "a \"group\" of %zu devices: at most %d are allowed", n, KIN_GROUP_MAX);

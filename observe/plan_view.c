@@ -302,8 +302,9 @@ static json_t *windows_json(const kin_plan *plan, int device) {
     json_t *list = json_array();
     kin_plan_windows(plan, device, &windows);
     for (int i = 0; i < windows.n; i++)
-        json_array_append_new(list, json_pack("{s:i, s:i, s:i}", "layer_begin", windows.at[i].layer_begin, "layer_end",
-                                              windows.at[i].layer_end, "gpu_layers", windows.at[i].n_gpu_layers));
+        json_array_append_new(list, json_pack("{s:i, s:i, s:i, s:i}", "layer_begin", windows.at[i].layer_begin, "layer_end",
+                                              windows.at[i].layer_end, "gpu_layers", windows.at[i].n_gpu_layers, "cpu_moe_layers",
+                                              windows.at[i].n_cpu_moe));
     return list;
 }
 
@@ -342,9 +343,9 @@ static json_t *device_json(const kin_plan_view *view, int device) {
     const kin_layer_share *layers = &view->plan.shares[at];
     const kin_device_prediction *p = &view->prediction.devices[at], *own = &view->prediction.devices[device];
     const kin_device_facts *facts = &view->devices->devices[device];
-    json_t *json = json_pack("{s:s, s:s, s:b, s:i, s:i, s:o}", "name", facts->name, "os", kin_os_name(facts->os), "refused",
+    json_t *json = json_pack("{s:s, s:s, s:b, s:i, s:i, s:i, s:o}", "name", facts->name, "os", kin_os_name(facts->os), "refused",
                              (view->refused & kin_device_bit(device)) != 0, "layers", layers->n_layer, "gpu_layers",
-                             layers->n_layer_gpu, "windows", windows_json(&view->plan, at));
+                             layers->n_layer_gpu, "cpu_moe_layers", layers->n_cpu_moe, "windows", windows_json(&view->plan, at));
     const struct {
         const char *key;
         double value;

@@ -90,11 +90,12 @@ static void set_status(json_t *o, const kin_status_sample *sample) {
 
 static void set_windows(json_t *o, const kin_member_windows *w, int n_max) {
     json_t *list = json_array();
-    int n_layers = 0, n_gpu = 0, n = w ? w->windows.n : 0;
+    int n_layers = 0, n_gpu = 0, n_cpu_moe = 0, n = w ? w->windows.n : 0;
     for (int i = 0; i < n; i++) {
         const kin_window *at = &w->windows.at[i];
         n_layers += at->layer_end - at->layer_begin;
         n_gpu += at->n_gpu_layers;
+        n_cpu_moe += at->n_cpu_moe;
         if (i >= n_max) continue;
         json_t *one = json_object();
         set_bytes(one, "round", (uint64_t)w->rounds[i]);
@@ -105,6 +106,7 @@ static void set_windows(json_t *o, const kin_member_windows *w, int n_max) {
     }
     set_bytes(o, "layers", (uint64_t)n_layers);
     set_bytes(o, "gpu_layers", (uint64_t)n_gpu);
+    if (n_cpu_moe > 0) set_bytes(o, "cpu_moe_layers", (uint64_t)n_cpu_moe);
     json_object_set_new(o, "windows", list);
     if (n > n_max) set_bytes(o, "windows_left_out", (uint64_t)(n - n_max));
 }

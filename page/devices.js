@@ -6,11 +6,14 @@ import { groupOf, layersOf, shareOf, stopsOf } from './ring.js';
 
 const STATES = { computing: 'computing', waiting: 'ready', joined: 'joined', preparing: 'preparing', greeted: 'joining', failed: 'failed', lost: 'lost', left: 'left' };
 
+// "20 on the GPU", "20 on the GPU, the experts of 12 on the CPU"; empty if there are none.
+const onGpu = (device) => (device.gpu_layers ? `${device.gpu_layers} on the GPU${device.cpu_moe_layers ? `, the experts of ${device.cpu_moe_layers} on the CPU` : ''}` : '');
+
 function layerStrip(device, nLayer) {
   const cells = Array.from({ length: nLayer }, () => 'cell');
   for (const w of device.windows ?? [])
     for (let i = w.layer_begin; i < w.layer_end && i < nLayer; i++) cells[i] = i >= w.layer_end - (w.n_gpu ?? 0) ? 'cell own gpu' : 'cell own';
-  const what = device.layers ? `layers ${layersOf(device)}${device.gpu_layers ? `, ${device.gpu_layers} on the GPU` : ''}` : 'no layers';
+  const what = device.layers ? `layers ${[layersOf(device), onGpu(device)].filter(Boolean).join(', ')}` : 'no layers';
   return h('div', { class: 'strip', role: 'img', 'aria-label': what, title: what }, cells.map((c) => h('i', { class: c })));
 }
 
@@ -49,7 +52,7 @@ function streamed(planned) {
 function layers(device, stop, plan) {
   if (!device.layers) return device.role === 'head' ? 'none: embedding and output' : 'none: it only relays';
   const share = shareOf(groupOf(plan, stop), device), others = stop.filter((d) => d !== device).map((d) => d.name);
-  return `${layersOf(device)}${device.gpu_layers ? ` (${device.gpu_layers} on the GPU)` : ''}${others.length ? `, ${share ? `${share} of each, ` : ''}shared with ${others.join(', ')}` : ''}`;
+  return `${layersOf(device)}${device.gpu_layers ? ` (${onGpu(device)})` : ''}${others.length ? `, ${share ? `${share} of each, ` : ''}shared with ${others.join(', ')}` : ''}`;
 }
 
 function card(device, stop, nLayer, plan, index, isAlone) {

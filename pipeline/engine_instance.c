@@ -32,7 +32,7 @@ int kin_engine_instance_windows(const kin_proto_plan *plan, int n_layer, kin_mem
     out->windows.n = plan->n_windows;
     for (int i = 0; i < plan->n_windows; i++) {
         const kin_proto_window *w = &plan->window[i];
-        out->windows.at[i] = (kin_window){w->layer_begin, w->layer_end, w->n_gpu};
+        out->windows.at[i] = (kin_window){w->layer_begin, w->layer_end, w->n_gpu, w->n_cpu_moe};
         out->rounds[i] = w->round;
     }
     if (kin_windows_valid(&out->windows, n_layer)) return 0;
@@ -123,14 +123,15 @@ static int open_shard(kin_engine_instance *s, const kin_proto_plan *plan, const 
     return kin_shard_open(&s->shard, &s->model, &s->devices, &so, err);
 }
 
-// Removes GPU layers from the plan: they are not packed, and the GPU belongs to the computing thread.
+// Removes the GPU from the plan, which belongs to the computing thread: its layers are not packed, and divided ones are packed as
+// a whole.
 static kin_proto_plan without_gpu(const kin_proto_plan *plan) {
     kin_proto_plan p = *plan;
     p.n_windows = 0;
     for (int i = 0; i < plan->n_windows; i++) {
         kin_proto_window w = plan->window[i];
-        w.layer_end = (uint16_t)(w.layer_end - w.n_gpu);
-        w.n_gpu = 0;
+        w.layer_end = (uint16_t)(w.layer_end - w.n_gpu + w.n_cpu_moe);
+        w.n_gpu = w.n_cpu_moe = 0;
         if (w.layer_end > w.layer_begin) p.window[p.n_windows++] = w;
     }
     return p;

@@ -44,7 +44,8 @@ static kin_status_sample sample_of(const kin_service_status *status) {
 char *kin_alone_status_json(const kin_session *s, const char *model, const kin_service_status *status) {
     kin_status_json *r = calloc(1, sizeof *r);
     if (!r) return NULL;
-    kin_member_windows windows = {.windows = kin_windows_one(0, s->model.hp.n_layer, s->n_gpu_layers)};
+    const kin_layer_share share = {s->model.hp.n_layer, s->n_gpu_layers, s->n_cpu_moe};
+    kin_member_windows windows = {.windows = {.n = 1, .at = {kin_plan_window_at(0, &share)}}};
     r->head = describe(s, model, status);
     r->members[r->n_members++] = (kin_status_json_member){.sample = sample_of(status), .windows = &windows, .stage = 1};
     char *text = kin_status_json_write(r, MAX_REPORT);
@@ -124,8 +125,9 @@ static json_t *unmeasured_json(const kin_plan_basis *b, const char *why) {
     int members[MAX_RING], n = ring_of(b, members);
     for (int s = 0; s < n; s++) json_array_append_new(ring, json_pack("{s:s}", "name", b->facts.devices[members[s]].name));
     for (int i = 0; i < KIN_FACTS_MAX_DEVICES && b->facts.devices[i].name[0]; i++)
-        json_array_append_new(devices, json_pack("{s:s, s:i, s:i}", "name", b->facts.devices[i].name, "layers",
-                                                 share_of(b, i)->n_layer, "gpu_layers", share_of(b, i)->n_layer_gpu));
+        json_array_append_new(devices, json_pack("{s:s, s:i, s:i, s:i}", "name", b->facts.devices[i].name, "layers",
+                                                 share_of(b, i)->n_layer, "gpu_layers", share_of(b, i)->n_layer_gpu,
+                                                 "cpu_moe_layers", share_of(b, i)->n_cpu_moe));
     json_t *json =
         json_pack("{s:i, s:s, s:o, s:o}", "rounds", b->plan.n_rounds, "not_predicted", why, "ring", ring, "devices", devices);
     if (json && b->plan.groups.n > 0) json_object_set_new(json, "groups", groups_json(b));

@@ -5,6 +5,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "base/bytes.h"
 
@@ -27,6 +28,7 @@ typedef struct tensor {
 
 struct kin_gguf_writer {
     uint32_t alignment;
+    bool hollow;
     buffer meta; // entries in file format
     uint64_t n_meta;
     tensor *tensors; // [n_tensors]
@@ -102,6 +104,10 @@ void kin_gguf_writer_align(kin_gguf_writer *w, uint32_t alignment) {
     kin_assert(alignment > 0 && (alignment & (alignment - 1)) == 0);
     w->alignment = alignment;
     kin_gguf_writer_put_int(w, "general.alignment", KIN_GGUF_U32, alignment);
+}
+
+void kin_gguf_writer_hollow(kin_gguf_writer *w) {
+    w->hollow = true;
 }
 
 void kin_gguf_writer_put_int(kin_gguf_writer *w, const char *key, kin_gguf_kind kind, int64_t value) {
@@ -254,11 +260,22 @@ static void write_part(const kin_gguf_writer *w, const part *p, FILE *out) {
     }
 }
 
+static int write_hollow(const kin_gguf_writer *w, const part *p, FILE *out) {
+    uint64_t end = 0;
+    write_head(w, p, out);
+    for (size_t i = p->begin; i < p->end; i++) end += align_up(n_rows(&w->tensors[i]) * row_bytes(&w->tensors[i]), w->alignment);
+    return fflush(out) != 0 || ftruncate(fileno(out), (off_t)((uint64_t)ftello(out) + end)) != 0 ? KIN_FAIL : 0;
+}
+
 static int save_part(const kin_gguf_writer *w, const part *p, const char *path, kin_err *err) {
     FILE *out = fopen(path, "wb");
+    int failed = 0;
     if (!out) return kin_err_set(err, "%s: %s", path, strerror(errno));
-    write_part(w, p, out);
-    int failed = ferror(out);
+    if (w->hollow)
+        failed = write_hollow(w, p, out);
+    else
+        write_part(w, p, out);
+    failed = failed || ferror(out);
     if (fclose(out) != 0 || failed) return kin_err_set(err, "%s: cannot write: %s", path, strerror(errno));
     return 0;
 }

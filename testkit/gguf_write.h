@@ -24,6 +24,9 @@ void kin_gguf_writer_free(kin_gguf_writer *w);
 // Alignment of tensor data, a power of two; default 32. Adds general.alignment to the metadata.
 void kin_gguf_writer_align(kin_gguf_writer *w, uint32_t alignment);
 
+// Saves no tensor data: zeros, which take no space on disks with sparse files. For what reads only a file's header.
+void kin_gguf_writer_hollow(kin_gguf_writer *w);
+
 // Metadata, written in the order of the calls.
 void kin_gguf_writer_put_int(kin_gguf_writer *w, const char *key, kin_gguf_kind kind, int64_t value); // integers and bool
 void kin_gguf_writer_put_float(kin_gguf_writer *w, const char *key, kin_gguf_kind kind, double value);

@@ -424,6 +424,7 @@ static int save(const kin_model_spec *spec, const char *path, int n_parts, kin_e
     kin_generator *tensors = rc != 0 ? NULL : family ? kin_family_make(family, spec->mix, spec->seed, spec->part) : make(&g);
     if (rc == 0) {
         kin_gguf_writer *w = kin_gen_writer(tensors);
+        if (spec->hollow) kin_gguf_writer_hollow(w);
         rc = n_parts > 0 ? kin_gguf_writer_save_split(w, path, n_parts, err) : kin_gguf_writer_save(w, path, err);
     }
     kin_gen_free(tensors);

@@ -46,6 +46,7 @@ typedef struct kin_model_spec {
                           // before they have. 0: 0.02
     float router_skew;    // 0: the router prefers no expert; else the spread of the logarithms of its rows' lengths
     int pooling_type;     // of embeddings, with the format's numbers; 0: not written
+    bool hollow;          // zeros in place of weights, which take no space (kin_gguf_writer_hollow)
     uint64_t seed;
 
     // The path of a text of metadata, bench/families/NAME.txt; NULL: none. Of the other fields only mix, n_vocab, part and seed

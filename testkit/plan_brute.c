@@ -6,11 +6,27 @@
 #include "pure/plan/device_time.h"
 #include "pure/plan/hops.h"
 
+// Divisions of n layers: on the GPU, and of how many of these the CPU has the experts.
+enum { KIN_BRUTE_DIVISIONS = (KIN_BRUTE_LAYERS + 1) * (KIN_BRUTE_LAYERS + 1) };
+
+static int n_gpu_of(int division) {
+    return division / (KIN_BRUTE_LAYERS + 1);
+}
+
+static int n_cpu_moe_of(int division) {
+    return division % (KIN_BRUTE_LAYERS + 1);
+}
+
+static bool is_possible(const kin_device_rates *rates, int n, int division) {
+    const int n_gpu = n_gpu_of(division), n_cpu_moe = n_cpu_moe_of(division);
+    return n_gpu <= n && n_cpu_moe <= n_gpu && (n_cpu_moe == 0 || kin_device_can_divide(rates));
+}
+
 typedef struct brute {
     const kin_facts *facts;
     kin_device_set usable, force_in;
     kin_device_rates rates[KIN_BRUTE_DEVICES];
-    kin_device_time times[KIN_BRUTE_DEVICES][KIN_BRUTE_LAYERS + 1][KIN_BRUTE_LAYERS + 1]; // [layers][on the GPU]
+    kin_device_time times[KIN_BRUTE_DEVICES][KIN_BRUTE_LAYERS + 1][KIN_BRUTE_DIVISIONS]; // [layers][division of them]
     double ring_s[1 << KIN_BRUTE_DEVICES];
     int n_rounds;
     double best_s;
@@ -41,10 +57,10 @@ static void divide(brute *b, int device, int n_left, kin_device_set members, dou
             divide(b, device + 1, n_left, members, busy_s, stall_s);
             continue;
         }
-        for (int n_gpu = 0; n_gpu <= n; n_gpu++) {
-            const kin_device_time *t = &b->times[device][n][n_gpu];
-            if (!t->fits) continue;
-            double cost_s = t->compute_s + t->experts_s + kin_device_windows_s(&b->rates[device], n, n_gpu, b->n_rounds) +
+        for (int i = 0; i < KIN_BRUTE_DIVISIONS; i++) {
+            const kin_device_time *t = &b->times[device][n][i];
+            if (!is_possible(&b->rates[device], n, i) || !t->fits) continue;
+            double cost_s = t->compute_s + t->experts_s + kin_device_windows_s(&b->rates[device], n, n_gpu_of(i), b->n_rounds) +
                             kin_device_exposed_s(&t->wait, b->n_rounds);
             divide(b, device + 1, n_left - n, members | kin_device_bit(device), busy_s + cost_s, fmax(stall_s, t->stall_s));
         }
@@ -66,9 +82,10 @@ double kin_plan_brute(const kin_facts *facts, kin_device_set force_in) {
     for (int i = 0; i < facts->n_device; i++) {
         kin_device_rates_init(&b.rates[i], facts, i, 1, facts->work.n_cached, 1);
         for (int n = 0; n <= facts->model.n_layer; n++) {
-            for (int n_gpu = 0; n_gpu <= n; n_gpu++) {
-                kin_load load = kin_load_of(n - n_gpu, n_gpu);
-                b.times[i][n][n_gpu] = kin_device_time_of(&b.rates[i], &load);
+            for (int division = 0; division < KIN_BRUTE_DIVISIONS; division++) {
+                if (!is_possible(&b.rates[i], n, division)) continue;
+                const kin_load load = kin_load_of(n - n_gpu_of(division), n_gpu_of(division), n_cpu_moe_of(division));
+                b.times[i][n][division] = kin_device_time_of(&b.rates[i], &load);
             }
         }
     }

@@ -13,6 +13,7 @@ kin_runner_options kin_runner_options_defaults(void) {
 static int open_shard(kin_runner *r, const kin_runner_options *o, kin_err *err) {
     kin_shard_options so = kin_shard_options_defaults(&r->model);
     so.windows.at[0].n_gpu_layers = (int)(o->gpu_share * r->model.hp.n_layer);
+    so.windows.at[0].n_cpu_moe = (int)(o->moe_share * so.windows.at[0].n_gpu_layers);
     so.n_ctx = o->n_ctx;
     so.n_batch = o->n_batch;
     so.kv_type = o->kv_type;

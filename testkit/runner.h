@@ -11,6 +11,7 @@
 typedef struct kin_runner_options {
     kin_device_options device;
     double gpu_share; // share of the layers, the last ones; 0: none, 1: all and the output layer. Above 0 opens the GPU
+    double moe_share; // share of the GPU's layers, the first ones, with their experts on the CPU
     int n_ctx;
     int n_batch; // 1: a prompt is computed token by token
     enum ggml_type kv_type;

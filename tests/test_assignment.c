@@ -23,7 +23,7 @@ static kin_assignment make(void) {
             (kin_share){.n_ranks = 2, .rank = (uint8_t)(i % 2), .head_begin = 1, .head_end = 4, .ff_begin = 5, .ff_end = 9};
         w->windows.n = 2;
         for (int k = 0; k < 2; k++) {
-            w->windows.at[k] = (kin_window){.layer_begin = 4 * k, .layer_end = 4 * k + 3, .n_gpu_layers = 1};
+            w->windows.at[k] = (kin_window){.layer_begin = 4 * k, .layer_end = 4 * k + 3, .n_gpu_layers = 2, .n_cpu_moe = 1};
             w->rounds[k] = k;
         }
     }
@@ -71,7 +71,8 @@ static void each_part_of_the_work_changes_the_hash(void **state) {
     EXPECT_OTHER_WORK(windows[1].windows.n = 1);
     EXPECT_OTHER_WORK(windows[1].windows.at[0].layer_begin = 1);
     EXPECT_OTHER_WORK(windows[1].windows.at[0].layer_end++);
-    EXPECT_OTHER_WORK(windows[1].windows.at[1].n_gpu_layers = 0);
+    EXPECT_OTHER_WORK(windows[1].windows.at[1].n_gpu_layers = 1);
+    EXPECT_OTHER_WORK(windows[1].windows.at[1].n_cpu_moe = 0);
     EXPECT_OTHER_WORK(windows[1].rounds[0] = 1);
     EXPECT_OTHER_WORK(windows[1].rounds[1] = 0);
 }
@@ -107,7 +108,8 @@ static void the_message_has_all_of_a_members_work(void **state) {
         assert_int_equal(m.window[k].round, k);
         assert_int_equal(m.window[k].layer_begin, 4 * k);
         assert_int_equal(m.window[k].layer_end, 4 * k + 3);
-        assert_int_equal(m.window[k].n_gpu, 1);
+        assert_int_equal(m.window[k].n_gpu, 2);
+        assert_int_equal(m.window[k].n_cpu_moe, 1);
     }
 }
 
@@ -138,7 +140,7 @@ static void members_follow_the_ring_and_the_head_is_the_first(void **state) {
     kin_plan plan = {.n_rounds = 2,
                      .n_stops = 4,
                      .stops = {{0, false}, {2, false}, {3, true}, {1, false}},
-                     .shares = {{4, 0}, {3, 2}, {5, 0}},
+                     .shares = {{4, 0, 0}, {3, 2, 0}, {5, 0, 0}},
                      .memory = {0, 7}};
     kin_err err;
     assert_int_equal(kin_assignment_lay_out(&a, &plan, ids, &no_model, 0, &err), 0);

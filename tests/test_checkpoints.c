@@ -124,7 +124,7 @@ static void open_context(context *w, int n_members, int n_rounds, bool has_pages
     kin_err err;
     *w = (context){0};
     for (int i = 0; i < n_members; i++) {
-        o.shares[i] = (kin_layer_share){n_layer / n_members / n_rounds, 0};
+        o.shares[i] = (kin_layer_share){n_layer / n_members / n_rounds, 0, 0};
         snprintf(dirs[i], sizeof dirs[i], "%s/%d", root, is_one_disk ? 0 : i);
         if (has_pages && !has_no_disk) o.kv_dirs[i] = dirs[i];
     }

@@ -59,8 +59,8 @@ static kin_proto_plan plan_of_all(int n_ctx, int n_batch) {
     p.n_batch = (uint32_t)n_batch;
     p.n_rounds = N_ROUNDS;
     p.n_windows = 2;
-    p.window[0] = (kin_proto_window){0, 0, 2, 0};
-    p.window[1] = (kin_proto_window){1, 2, N_LAYER, 0};
+    p.window[0] = (kin_proto_window){0, 0, 2, 0, 0};
+    p.window[1] = (kin_proto_window){1, 2, N_LAYER, 0, 0};
     return p;
 }
 

@@ -86,7 +86,7 @@ static kin_plan_basis *group_of_two(void) {
     b->facts.devices[2].name[0] = '\0';
     b->facts.devices[0].memory_bytes = b->facts.devices[1].memory_bytes = 64e9;
     b->facts.links[0][1] = b->facts.links[1][0] = (kin_link_facts){.rtt_s = 1e-4, .bytes_s = 1e9};
-    b->plan = (kin_plan){.n_rounds = 1, .n_stops = 1, .stops = {{0, false}}, .shares = {{n_layer, 0}}};
+    b->plan = (kin_plan){.n_rounds = 1, .n_stops = 1, .stops = {{0, false}}, .shares = {{n_layer, 0, 0}}};
     b->plan.groups = (kin_grouping){.n = 1, .groups = {{.n = 2, .devices = {1, 0}, .weights = {1, 2}}}};
     return b;
 }

@@ -625,6 +625,9 @@ static void gpu_layers_without_a_gpu_are_refused(void **state) {
     assert_int_equal(kin_shard_open(&shard, &r.model, &r.devices, &so, &err), KIN_FAIL);
     assert_non_null(strstr(err.text, "no GPU is open"));
     assert_null(shard);
+    so.windows.at[0].n_cpu_moe = 1; // the model is dense
+    assert_int_equal(kin_shard_open(&shard, &r.model, &r.devices, &so, &err), KIN_FAIL);
+    assert_non_null(strstr(err.text, "this model has no experts"));
     kin_runner_close(&r);
 }
 

@@ -93,6 +93,7 @@ static void same_model(const kin_model_facts *a, const kin_model_facts *b, doubl
         {a->input_bytes, b->input_bytes},
         {a->layer_ops, b->layer_ops},
         {a->gpu_layer_ops, b->gpu_layer_ops},
+        {a->cpu_only, b->cpu_only},
         {a->output_ops, b->output_ops},
         {a->layer_blocks, b->layer_blocks},
         {a->output_blocks, b->output_blocks},
@@ -142,6 +143,7 @@ static void add_variety(kin_facts *f, kin_rng *rng) {
     if (m->n_layer > 1 && kin_random_below(rng, 2)) kin_facts_set_kv(m, 100, sizes);
     m->layer_ops = kin_random_below(rng, 2) ? 20 * kin_rng_unit(rng) : 0;
     m->gpu_layer_ops = kin_random_below(rng, 2) ? 20 * kin_rng_unit(rng) : 0;
+    m->cpu_only = kin_random_below(rng, 2);
     f->work.n_cached = kin_random_below(rng, 3);
     f->devices[0].cpu.op_s = 1e-5 * kin_rng_unit(rng);
     f->devices[0].cpu.token_bytes_s[KIN_QUANT_F16] = 0;

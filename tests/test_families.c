@@ -375,7 +375,7 @@ static void check_ring(const char *dir, const kin_golden *g) {
     one.n_batch = 16;
     eval_ids(path, g, &one, want);
     const kin_thread_ring_options o = {.n_members = 2,
-                                       .shares = {{n_layer / 2, 0}, {n_layer - n_layer / 2, 0}},
+                                       .shares = {{n_layer / 2, 0, 0}, {n_layer - n_layer / 2, 0, 0}},
                                        .n_batch = 16,
                                        .n_chunk = 16,
                                        .n_ctx = one.n_ctx,

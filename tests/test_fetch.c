@@ -263,7 +263,7 @@ static void of_many_windows_as_many_come_as_may_take_room(void **state) {
     expect_done(n);
     uint64_t layer = bytes_needed_by(n);
     n->windows = (kin_windows){.n = N_LAYER};
-    for (int il = 0; il < N_LAYER; il++) n->windows.at[il] = (kin_window){il, il + 1, 0};
+    for (int il = 0; il < N_LAYER; il++) n->windows.at[il] = (kin_window){il, il + 1, 0, 0};
     kin_fetch_set_windows(n->fetch, &n->windows);
     kin_fetch_set_most(n->fetch, 2 * layer);
     RUN_UNTIL(w, n->n_done == 2);

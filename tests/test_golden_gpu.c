@@ -1,4 +1,5 @@
-// Golden models on a GPU, with all and with half of their layers there, within the same bounds as on the CPU.
+// Golden models on a GPU, with all and with half of their layers there, or all but the experts, within the same bounds as on the
+// CPU.
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -73,6 +74,36 @@ static void half_of_the_layers_on_the_gpu_are_as_exact_as_llama_cpp(void **state
     assert_true(n_checked > 0);
 }
 
+// Golden models with experts whose first layers, or all, have only their attention on the GPU.
+static int check_divided(const char *dir, const kin_golden *of, int n, double moe_share) {
+    kin_runner_options o = kin_runner_options_defaults();
+    int n_checked = 0;
+    o.gpu_share = 1;
+    o.moe_share = moe_share;
+    for (int i = 0; i < n; i++) {
+        char path[1024];
+        kin_model m;
+        kin_err err;
+        snprintf(path, sizeof path, "%s/%s.gguf", dir, of[i].name);
+        if (kin_model_open(&m, path, &err) != 0) fail_msg("%s", err.text);
+        const bool has_experts = m.hp.n_expert > 0;
+        kin_model_close(&m);
+        if (has_experts) n_checked += check_one(dir, &of[i], &o);
+    }
+    return n_checked;
+}
+#define check_divided(...) FROM_TEST(check_divided(__VA_ARGS__))
+
+static void layers_with_their_experts_on_the_cpu_are_as_exact_as_llama_cpp(void **state) {
+    (void)state;
+    static kin_golden families[KIN_GOLDEN_MAX_MODELS];
+    kin_err err;
+    const int n = kin_golden_load(FAMILIES_DIR, families, &err);
+    assert_true(check_divided(GOLDEN_DIR, models, n_models, 1) > 0);
+    assert_true(check_divided(GOLDEN_DIR, models, n_models, 0.5) > 0);
+    assert_true(n <= 0 || check_divided(FAMILIES_DIR, families, n, 1) >= 3);
+}
+
 // Call before ggml loads its backends. ggml uses a software Vulkan device (Mesa's llvmpipe) only if it is selected by number.
 // Half precision is off, because llvmpipe converts f32 to f16 by rounding toward zero: an error of 2.5e-3 on the F16 model,
 // against 2e-4 with rounding to nearest. Real GPUs round to nearest; for them the setting costs only speed.
@@ -96,6 +127,7 @@ int main(void) {
         cmocka_unit_test(all_layers_on_the_gpu_are_as_exact_as_llama_cpp),
         cmocka_unit_test(families_on_the_gpu_are_as_exact_as_llama_cpp_or_refused),
         cmocka_unit_test(half_of_the_layers_on_the_gpu_are_as_exact_as_llama_cpp),
+        cmocka_unit_test(layers_with_their_experts_on_the_cpu_are_as_exact_as_llama_cpp),
     };
     kin_err err;
     choose_vulkan();

@@ -34,6 +34,31 @@ rates 1e11 1e8
 status 0 on_gpu "$kin" run -p Once -n 2 --stats --gpu-layers auto --profile "$dir/rates.json"
 says "$err" ' 0 B on the GPU'
 
+claim='a mixture of experts has its attention on the GPU and its experts on the CPU, if asked to, or if that is fastest'
+moe=$dir/moe.gguf
+"$mkmodel" --arch qwen3moe --layers 4 --embd 256 --heads 4 --heads-kv 2 --ff-exp 128 --experts 16 --experts-used 4 --type q8_0 \
+    --vocab 512 --endless --seed 3 -o "$moe" >"$out" 2>&1
+on_the_gpu() { sed -n 's/.* + \(.*\) on the GPU; KV cache.*/\1/p' "$err"; }
+status 0 on_gpu "$kin" run -m "$moe" -p Once -n 8 --stats --gpu-layers all
+whole=$(on_the_gpu)
+status 0 on_gpu "$kin" run -m "$moe" -p Once -n 8 --stats --cpu-moe
+divided=$(on_the_gpu)
+status 0 on_gpu "$kin" run -m "$moe" -p Once -n 8 --stats --gpu-layers all --n-cpu-moe 2
+half=$(on_the_gpu)
+[ -n "$whole" ] && [ "$whole" != "$divided" ] && [ "$half" != "$divided" ] && [ "$half" != "$whole" ] ||
+    fail "on the GPU: $whole; without experts: $divided; without those of two layers: $half"
+# There is room for the attention of all layers, and for two with their experts.
+rates 1e8 1e11
+sed 's/"gpu": {"memory_bytes": "1G"/"gpu": {"memory_bytes": "13M"/; 1s/^/{"devices": [/; $s/$/]}/' "$dir/rates.json" >"$dir/small.json"
+status 0 "$kin" plan -m "$moe" --ctx 256 --what-if "$dir/small.json"
+says "$out" 'all on the GPU but for the experts of'
+status 1 on_gpu "$kin" run -p Once -n 2 --cpu-moe
+says "$err" 'this model has no experts'
+status 1 on_gpu "$kin" run -m "$moe" -p Once -n 2 --n-cpu-moe 2 --gpu-layers auto
+says "$err" 'kin places the experts; give a number of layers'
+status 1 on_gpu "$kin" run -m "$moe" -p Once -n 2 --n-cpu-moe 2 --gpu-layers 0
+says "$err" 'needs layers on the GPU, but --gpu-layers is 0'
+
 claim='where no GPU is, none is looked for in software: its drivers would take memory from the weights'
 if ! ls /dev/dri /dev/nvidiactl /dev/kfd /dev/dxg >"$out" 2>&1; then
     status 0 env LD_DEBUG=files LD_DEBUG_OUTPUT="$dir/files" "$kin" profile --refresh --json

@@ -44,8 +44,8 @@ static kin_proto_plan plan_of_all(uint16_t n_gpu) {
                         .n_batch = 16};
     memcpy(p.model.bytes, manifest.hash, sizeof p.model.bytes);
     p.n_rounds = p.n_windows = 2;
-    p.window[0] = (kin_proto_window){0, 0, 2, n_gpu};
-    p.window[1] = (kin_proto_window){1, 2, N_LAYER, n_gpu};
+    p.window[0] = (kin_proto_window){0, 0, 2, n_gpu, 0};
+    p.window[1] = (kin_proto_window){1, 2, N_LAYER, n_gpu, 0};
     return p;
 }
 

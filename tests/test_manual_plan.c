@@ -111,8 +111,8 @@ static void rounds_that_cannot_be_are_refused(void **state) {
 
 static void a_written_plan_keeps_its_order_with_the_head_last(void **state) {
     (void)state;
-    const kin_manual_plan hand = {.n_entries = 3,
-                                  .entries = {{"desk", 1, 0, 0, 0, 0}, {"tower", 6, 4, GB, 0, 0}, {"phone", 0, 0, 0, 0, 0}}};
+    const kin_manual_plan hand = {
+        .n_entries = 3, .entries = {{"desk", 1, 0, 0, 0, 0, 0}, {"tower", 6, 4, 0, GB, 0, 0}, {"phone", 0, 0, 0, 0, 0, 0}}};
     kin_plan p;
     kin_err err;
     assert_int_equal(kin_manual_plan_apply(&hand, home, N_HOME, 7, &p, &err), 0);
@@ -127,7 +127,7 @@ static void a_written_plan_keeps_its_order_with_the_head_last(void **state) {
 
 static void a_plan_without_the_head_gives_it_no_layers(void **state) {
     (void)state;
-    const kin_manual_plan hand = {.n_entries = 1, .entries = {{"tower", 6, 0, 0, 0, 0}}};
+    const kin_manual_plan hand = {.n_entries = 1, .entries = {{"tower", 6, 0, 0, 0, 0, 0}}};
     kin_plan p;
     kin_err err;
     assert_int_equal(kin_manual_plan_apply(&hand, home, N_HOME, 6, &p, &err), 0);
@@ -138,7 +138,7 @@ static void a_plan_without_the_head_gives_it_no_layers(void **state) {
 static void a_written_group_is_one_stop_of_its_last_device(void **state) {
     (void)state;
     kin_manual_plan hand = {.n_entries = 3,
-                            .entries = {{"phone", 5, 0, 0, 0, 0}, {"laptop", 3, 0, 0, 2, 1}, {"tower", 0, 0, 0, 2, 4}}};
+                            .entries = {{"phone", 5, 0, 0, 0, 0, 0}, {"laptop", 3, 0, 0, 0, 2, 1}, {"tower", 0, 0, 0, 0, 2, 4}}};
     kin_plan p;
     kin_err err;
     assert_int_equal(kin_manual_plan_apply(&hand, home, N_HOME, 8, &p, &err), 0);
@@ -154,8 +154,8 @@ static void a_written_group_is_one_stop_of_its_last_device(void **state) {
 
 static void devices_that_are_missing_or_named_twice_are_said(void **state) {
     (void)state;
-    const kin_manual_plan missing = {.n_entries = 1, .entries = {{"attic", 6, 0, 0, 0, 0}}};
-    const kin_manual_plan twice = {.n_entries = 2, .entries = {{"tower", 6, 0, 0, 0, 0}, {"tower", 1, 0, 0, 0, 0}}};
+    const kin_manual_plan missing = {.n_entries = 1, .entries = {{"attic", 6, 0, 0, 0, 0, 0}}};
+    const kin_manual_plan twice = {.n_entries = 2, .entries = {{"tower", 6, 0, 0, 0, 0, 0}, {"tower", 1, 0, 0, 0, 0, 0}}};
     kin_plan p;
     kin_err err;
     assert_int_equal(kin_manual_plan_apply(&missing, home, N_HOME, 6, &p, &err), KIN_FAIL);

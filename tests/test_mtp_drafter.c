@@ -89,7 +89,7 @@ static kin_thread_ring *open_ring(const char *path, int n_members) {
     kin_thread_ring_options o = {.n_members = n_members, .n_batch = N_BATCH, .n_ctx = N_CTX, .n_steps = 4};
     kin_thread_ring *ring;
     kin_err err;
-    for (int i = 0; i < n_members; i++) o.shares[i] = (kin_layer_share){N_LAYER / n_members, 0};
+    for (int i = 0; i < n_members; i++) o.shares[i] = (kin_layer_share){N_LAYER / n_members, 0, 0};
     if (kin_thread_ring_open(&ring, path, &o, &err) != 0) fail_msg("%s", err.text);
     return ring;
 }

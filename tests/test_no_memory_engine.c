@@ -40,7 +40,7 @@ static int remove_models(void **state) {
 }
 
 static const kin_thread_ring_options alone = {
-    .n_members = 1, .n_batch = N_BATCH, .n_ctx = N_CTX, .n_steps = 1, .shares = {{1, 0}}};
+    .n_members = 1, .n_batch = N_BATCH, .n_ctx = N_CTX, .n_steps = 1, .shares = {{1, 0, 0}}};
 
 typedef struct request {
     int n_made, n_ended;

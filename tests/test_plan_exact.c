@@ -29,7 +29,7 @@ static void exact_equals_brute_force_on_small_instances(void **state) {
     kin_plan_options options = kin_plan_options_defaults();
     kin_facts facts;
     kin_rng rng;
-    int n_none = 0, n_ring = 0, n_rounds = 0, n_disk = 0, n_mixed = 0, n_no_head = 0;
+    int n_none = 0, n_ring = 0, n_rounds = 0, n_disk = 0, n_mixed = 0, n_divided = 0, n_no_head = 0;
     kin_rng_seed(&rng, 5);
     for (int round = 0; round - n_none < N_SMALL; round++) {
         kin_plan plan;
@@ -54,13 +54,14 @@ static void exact_equals_brute_force_on_small_instances(void **state) {
         n_no_head += plan.shares[0].n_layer == 0;
         for (int i = 0; i < facts.n_device; i++) {
             n_mixed += plan.shares[i].n_layer_gpu > 0 && plan.shares[i].n_layer_gpu < plan.shares[i].n_layer;
+            n_divided += plan.shares[i].n_cpu_moe > 0;
         }
     }
     print_message("%d instances, %d more without a plan, %d rings, %d with more rounds, %d limited by a disk, %d with CPU and "
-                  "GPU, %d heads "
-                  "without layers\n",
-                  N_SMALL, n_none, n_ring, n_rounds, n_disk, n_mixed, n_no_head);
-    assert_true(n_ring > 500 && n_rounds > 100 && n_disk > 100 && n_mixed > 100 && n_no_head > 100);
+                  "GPU, %d with experts on "
+                  "the CPU alone, %d heads without layers\n",
+                  N_SMALL, n_none, n_ring, n_rounds, n_disk, n_mixed, n_divided, n_no_head);
+    assert_true(n_ring > 500 && n_rounds > 100 && n_disk > 100 && n_mixed > 100 && n_divided > 100 && n_no_head > 100);
 }
 
 // ---- against the others
@@ -206,8 +207,9 @@ static void in_each_round_the_head_computes_last(void **state) {
     kin_plan plan = {.n_rounds = 2,
                      .n_stops = 4,
                      .stops = {{0, false}, {2, false}, {1, true}, {1, false}},
-                     .shares = {{4, 1}, {3, 2}, {5, 0}}};
-    const kin_window windows[3][2] = {{{5, 7, 1}, {10, 12, 0}}, {{3, 5, 1}, {9, 10, 1}}, {{0, 3, 0}, {7, 9, 0}}};
+                     .shares = {{4, 1, 0}, {3, 2, 0}, {5, 0, 0}}};
+    const kin_window windows[3][2] = {
+        {{5, 7, 1, 0}, {10, 12, 0, 0}}, {{3, 5, 1, 0}, {9, 10, 1, 0}}, {{0, 3, 0, 0}, {7, 9, 0, 0}}};
     static kin_windows of_device;
     for (int device = 0; device < 3; device++) {
         kin_plan_windows(&plan, device, &of_device);
@@ -218,7 +220,7 @@ static void in_each_round_the_head_computes_last(void **state) {
     kin_plan_windows(&plan, 0, &head);
     assert_int_equal(head.n, 2);
     assert_int_equal(head.at[1].layer_end, 12);
-    plan = (kin_plan){.n_rounds = 1, .n_stops = 1, .shares = {{12, 0}}};
+    plan = (kin_plan){.n_rounds = 1, .n_stops = 1, .shares = {{12, 0, 0}}};
     kin_plan_windows(&plan, 0, &head);
     assert_int_equal(head.n, 1);
     assert_int_equal(head.at[0].layer_end, 12);

@@ -440,7 +440,7 @@ static void a_ring_corrects_only_links_between_its_devices(void **state) {
 // Each hop waits longer than the links' figures say, by the same time for 1 token and for 16.
 static void hops_that_wait_do_not_make_the_bytes_of_many_tokens_slower(void **state) {
     (void)state;
-    const kin_plan ring = {.n_rounds = 2, .n_stops = 2, .stops = {{0, false}, {1, false}}, .shares = {{2, 0}, {2, 0}}};
+    const kin_plan ring = {.n_rounds = 2, .n_stops = 2, .stops = {{0, false}, {1, false}}, .shares = {{2, 0, 0}, {2, 0, 0}}};
     kin_facts facts, truth, now;
     kin_prediction predicted, real, corrected;
     kin_corrections c;

@@ -188,7 +188,7 @@ static void slices_stream_as_a_model_of_slices_would(void **state) {
             kin_grouping g;
             kin_group_time t;
             kin_prediction closed, half = {0};
-            kin_plan plan = {.n_rounds = 1, .n_stops = 1, .shares = {{32, 0}}};
+            kin_plan plan = {.n_rounds = 1, .n_stops = 1, .shares = {{32, 0, 0}}};
             kin_err err;
             use_blocks(2, 1e-9, memory, disk);
             f.model.output_bytes[KIN_QUANT_Q4_K] = 1e3, f.model.output_blocks = 1;

@@ -23,7 +23,7 @@ enum { N_PLAYED = 1500, N_RANDOM = 500 };
 // Returns a plan with the head alone.
 static kin_plan alone(const kin_facts *facts, int n_gpu) {
     kin_plan plan = {.n_rounds = 1, .n_stops = 1};
-    plan.shares[0] = (kin_layer_share){facts->model.n_layer, n_gpu};
+    plan.shares[0] = (kin_layer_share){facts->model.n_layer, n_gpu, 0};
     return plan;
 }
 
@@ -211,7 +211,7 @@ static void chunks_of_a_prompt_follow_each_other(void **state) {
     (void)state;
     kin_facts facts;
     make_simple(&facts, 2);
-    kin_plan plan = {.n_rounds = 1, .n_stops = 2, .stops = {{0, false}, {1, false}}, .shares = {{5, 0}, {5, 0}}};
+    kin_plan plan = {.n_rounds = 1, .n_stops = 2, .stops = {{0, false}, {1, false}}, .shares = {{5, 0, 0}, {5, 0, 0}}};
     const double window_s = 5 * 0.026, hop_s = 1e-3 + 16 * 1e-3, output_s = 0.010;
     double played_s;
     facts.work.n_prompt = 64; // 4 chunks
@@ -379,7 +379,7 @@ static void more_rounds_hide_more_loading(void **state) {
     make_simple(&facts, 2);
     facts.devices[1].memory_bytes = 262.5e6; // 200 MB resident, 300 MB streamed: 0.3 s at 1 GB/s
     facts.devices[0].cpu.token_bytes_s[KIN_QUANT_OTHER] = 2e9;
-    kin_plan plan = {.n_stops = 2, .stops = {{0, false}, {1, false}}, .shares = {{5, 0}, {5, 0}}};
+    kin_plan plan = {.n_stops = 2, .stops = {{0, false}, {1, false}}, .shares = {{5, 0, 0}, {5, 0, 0}}};
     for (plan.n_rounds = 1; plan.n_rounds <= 3; plan.n_rounds++) {
         kin_prediction p = predict(&facts, &plan);
         double played_s;
@@ -584,6 +584,55 @@ static void experts_that_are_not_in_memory_wait_for_the_disk(void **state) {
     assert_close(p.devices[0].experts_s, missed_s(0.5, 1) / 4);
 }
 
+// A layer has 25 MB of attention, 75 MB of other weights that each token uses, and 1 GB of experts, of which it uses a tenth. The
+// GPU, ten times as fast, has no room for a whole layer.
+static void attention_alone_on_the_gpu_leaves_the_experts_to_the_cpu(void **state) {
+    (void)state;
+    kin_facts facts;
+    kin_plan best;
+    kin_err err;
+    double played_s;
+    make_simple(&facts, 1);
+    facts.model.attn_bytes = 25e6;
+    facts.model.expert_bytes[KIN_QUANT_Q4_K] = 1e9;
+    facts.model.expert_share = 0.1;
+    kin_device_facts *d = &facts.devices[0];
+    d->memory_bytes = 20e9;
+    d->has_gpu = true;
+    d->gpu_memory_bytes = 350e6; // attention and the output
+    d->to_gpu_s = d->from_gpu_s = 1e-4;
+    d->gpu.token_bytes_s[KIN_QUANT_OTHER] = 100e9;
+    kin_plan plan = alone(&facts, 10);
+    plan.shares[0].n_cpu_moe = 10;
+    kin_prediction p = predict(&facts, &plan);
+    assert_close(p.tpot_s, 10 * (0.0175 + 0.00025 + 0.0002) + 0.001 + 0.0002);
+    assert_close(p.devices[0].resident_bytes, 750e6);
+    assert_close(p.devices[0].gpu_bytes, 350e6);
+    assert_int_equal(kin_timeline_play(&facts, &plan, &played_s, NULL), 0);
+    assert_close(played_s, p.tpot_s);
+    const kin_plan_options options = kin_plan_options_defaults();
+    assert_int_equal(kin_plan_exact(&facts, &options, &best, NULL), 0);
+    assert_int_equal(best.shares[0].n_layer_gpu, 10);
+    assert_int_equal(best.shares[0].n_cpu_moe, 10);
+    d->gpu_memory_bytes = 350e6 + 2 * (75e6 + 1e9); // and two whole layers
+    assert_int_equal(kin_plan_exact(&facts, &options, &best, NULL), 0);
+    assert_int_equal(best.shares[0].n_layer_gpu, 10);
+    assert_int_equal(best.shares[0].n_cpu_moe, 8);
+    facts.model.cpu_only = true;
+    assert_int_equal(kin_plan_exact(&facts, &options, &best, NULL), 0);
+    assert_int_equal(best.shares[0].n_layer_gpu, 0);
+    facts.model.cpu_only = false;
+    d->memory_bytes = 750e6 + 5e9; // room for half of the experts
+    assert_close(predict(&facts, &plan).devices[0].experts_s, missed_s(0.5, 1));
+    plan.shares[0].n_cpu_moe = 11;
+    assert_int_equal(kin_timeline_closed(&facts, &plan, &p, &err), KIN_FAIL);
+    assert_non_null(strstr(err.text, "10 layers on the GPU, the experts of 11 of them on the CPU"));
+    plan.shares[0].n_cpu_moe = 10;
+    memset(facts.model.expert_bytes, 0, sizeof facts.model.expert_bytes);
+    assert_int_equal(kin_timeline_closed(&facts, &plan, &p, &err), KIN_FAIL);
+    assert_non_null(strstr(err.text, "the model has none"));
+}
+
 static void experts_that_are_used_often_are_in_memory(void **state) {
     (void)state;
     kin_facts facts;
@@ -610,7 +659,7 @@ static void one_layer_finds_the_experts_that_it_missed(void **state) {
     facts.model.expert_bytes[KIN_QUANT_Q4_K] = 1e9;
     facts.model.expert_share = 0.1;
     facts.devices[1].memory_bytes = 0.1e9 + 0.5e9; // a layer, with half of its experts
-    kin_plan plan = {.n_rounds = 1, .n_stops = 2, .stops = {{0, false}, {1, false}}, .shares = {{9, 0}, {1, 0}}};
+    kin_plan plan = {.n_rounds = 1, .n_stops = 2, .stops = {{0, false}, {1, false}}, .shares = {{9, 0, 0}, {1, 0, 0}}};
     assert_close(predict(&facts, &plan).devices[1].experts_s, 0.5 * 0.1);
 }
 
@@ -620,7 +669,7 @@ static void a_layer_s_size_counts_where_it_lies(void **state) {
     double bytes[10] = {1, 1, 1, 1, 1, 1, 1, 1, 1, 3};
     make_simple(&facts, 2);
     kin_facts_set_shares(&facts.model, bytes);
-    kin_plan plan = {.n_rounds = 1, .n_stops = 2, .stops = {{0, false}, {1, false}}, .shares = {{1, 0}, {9, 0}}};
+    kin_plan plan = {.n_rounds = 1, .n_stops = 2, .stops = {{0, false}, {1, false}}, .shares = {{1, 0, 0}, {9, 0, 0}}};
     kin_prediction p = predict(&facts, &plan); // the head has the last layer
     assert_close(p.devices[0].compute_s, 0.010 + 0.010 * 3 / 1.2);
     assert_close(p.devices[1].compute_s, 0.010 * 9 / 1.2);
@@ -633,7 +682,7 @@ static void a_layer_s_part_of_the_context_counts_where_it_lies(void **state) {
     double held[10] = {0, 1e6, 1e6, 1e6, 1e6, 1e6, 1e6, 1e6, 1e6, 12e6};
     make_simple(&facts, 2);
     kin_facts_set_kv(&facts.model, facts.work.n_ctx, held);
-    kin_plan plan = {.n_rounds = 1, .n_stops = 2, .stops = {{0, false}, {1, false}}, .shares = {{1, 0}, {9, 0}}};
+    kin_plan plan = {.n_rounds = 1, .n_stops = 2, .stops = {{0, false}, {1, false}}, .shares = {{1, 0, 0}, {9, 0, 0}}};
     const kin_prediction with = predict(&facts, &plan);
     memset(held, 0, sizeof held);
     kin_facts_set_kv(&facts.model, facts.work.n_ctx, held);
@@ -677,7 +726,7 @@ static void a_plan_that_is_none_is_refused(void **state) {
     kin_prediction p;
     kin_err err;
     make_simple(&facts, 2);
-    const kin_plan good = {.n_rounds = 2, .n_stops = 2, .stops = {{0, false}, {1, false}}, .shares = {{5, 0}, {5, 0}}};
+    const kin_plan good = {.n_rounds = 2, .n_stops = 2, .stops = {{0, false}, {1, false}}, .shares = {{5, 0, 0}, {5, 0, 0}}};
     kin_plan plan = good;
     assert_int_equal(kin_timeline_closed(&facts, &plan, &p, &err), 0);
     plan.shares[1].n_layer = 4;
@@ -724,6 +773,7 @@ int main(void) {
         cmocka_unit_test(more_rounds_hide_more_loading),
         cmocka_unit_test(a_gpu_has_its_own_memory_or_shares_it),
         cmocka_unit_test(experts_that_are_not_in_memory_wait_for_the_disk),
+        cmocka_unit_test(attention_alone_on_the_gpu_leaves_the_experts_to_the_cpu),
         cmocka_unit_test(experts_that_are_used_often_are_in_memory),
         cmocka_unit_test(one_layer_finds_the_experts_that_it_missed),
         cmocka_unit_test(a_layer_s_size_counts_where_it_lies),

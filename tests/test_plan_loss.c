@@ -140,7 +140,7 @@ static void the_lost_layers_alone_are_computed_where_the_others_have_pages(void 
     assert_int_equal(l.recovery, KIN_LOSS_LAYERS);
     assert_int_equal(l.n_computed, N_CACHED % 64);
     kin_device_rates rates;
-    kin_load lost = kin_load_of(3, 0);
+    kin_load lost = kin_load_of(3, 0, 0);
     kin_device_rates_init(&rates, &f, SECOND, 512, 512, 0);
     double computing = 2 * kin_device_time_of(&rates, &lost).compute_s; // 1024 tokens in batches of 512
     double requests = 4, hops = 0.01, moved = 16 * 64 * 1000.0 / 1e8 + requests * 0.01, hidden = 16 * 64 * 4096.0 / 1e8;

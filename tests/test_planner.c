@@ -551,7 +551,8 @@ static void what_is_measured_deep_in_the_cache_is_held_against_that_depth(void *
     kin_paper_facts(&cluster, KIN_PAPER_A4, KIN_PAPER_8B, 0);
     cluster.devices[0].cpu.read_bytes_s = 1e8; // so that attention counts
     kin_planner *p = open_planner("auto", "exact");
-    assert_int_equal(kin_planner_set_standalone(p, &cluster.devices[0], 0, &err), 0);
+    assert_int_equal(kin_planner_set_standalone(p, &cluster.devices[0], &(kin_layer_share){cluster.model.n_layer, 0, 0}, &err),
+                     0);
     assert_true(kin_planner_last(p, &facts, &plan));
     facts.work.n_cached = 3000;
     assert_int_equal(kin_timeline_predict(&facts, &plan, &deep, &err), 0);
@@ -575,7 +576,8 @@ static void texts_are_divided_by_the_tokens_that_they_have_and_by_what_was_measu
     kin_planner *p = open_planner("auto", "exact");
     assert_false(kin_planner_batching(p, 4, -1, 16, &share)); // there is no plan yet
     assert_int_equal(kin_planner_chunk_worth(p), 0);
-    assert_int_equal(kin_planner_set_standalone(p, &cluster.devices[0], 0, &err), 0);
+    assert_int_equal(kin_planner_set_standalone(p, &cluster.devices[0], &(kin_layer_share){cluster.model.n_layer, 0, 0}, &err),
+                     0);
     assert_true(kin_planner_batching(p, 4, -1, 16, &share) && kin_planner_batching(p, 4, 200, 16, &same));
     assert_true(share.rate == same.rate);
     assert_int_equal(kin_planner_chunk_worth(p), KIN_PROMPT_CHUNK_LEAST); // nothing is streamed
@@ -674,7 +676,8 @@ static void a_machine_alone_has_an_expectation(void **state) {
     kin_paper_facts(&cluster, KIN_PAPER_A4, KIN_PAPER_8B, 0);
     kin_planner *p = open_planner("auto", "exact");
     assert_false(kin_planner_expects(p, &e));
-    assert_int_equal(kin_planner_set_standalone(p, &cluster.devices[0], 4, &err), 0);
+    assert_int_equal(kin_planner_set_standalone(p, &cluster.devices[0], &(kin_layer_share){cluster.model.n_layer, 4, 0}, &err),
+                     0);
     assert_true(kin_planner_expects(p, &e));
     double before = e.before.tpot_s;
     kin_planner_measured m = {.n = 1, .members = {{.compute_s = 2 * before}}};
@@ -682,7 +685,7 @@ static void a_machine_alone_has_an_expectation(void **state) {
     assert_true(kin_planner_expects(p, &e));
     assert_true(fabs(e.corrected.tpot_s - 2 * before) < 0.01 * before);
     kin_device_facts nothing = {0};
-    assert_int_equal(kin_planner_set_standalone(p, &nothing, 0, &err), KIN_FAIL);
+    assert_int_equal(kin_planner_set_standalone(p, &nothing, &(kin_layer_share){cluster.model.n_layer, 0, 0}, &err), KIN_FAIL);
     assert_false(kin_planner_expects(p, &e));
     kin_planner_close(p);
 }

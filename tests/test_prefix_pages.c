@@ -110,7 +110,7 @@ static void open_context(context *w, int n_members, int n_ctx, bool has_pages) {
     kin_err err;
     *w = (context){0};
     for (int i = 0; i < n_members; i++) {
-        o.shares[i] = (kin_layer_share){N_LAYER / n_members / n_rounds, 0};
+        o.shares[i] = (kin_layer_share){N_LAYER / n_members / n_rounds, 0, 0};
         snprintf(w->dirs[i], sizeof w->dirs[i], "%s/%d", root, is_one_disk ? 0 : i);
         if (has_pages) o.kv_dirs[i] = w->dirs[i];
     }

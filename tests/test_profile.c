@@ -541,7 +541,7 @@ static void the_engine_divides_memory_as_predicted(void **state) {
         uint64_t memory = (uint64_t)(fixed + 1.1 * ring + (weights - ring) * i / 4);
         kin_weights *w;
         kin_device_rates rates;
-        const kin_load load = kin_load_of(6, 0);
+        const kin_load load = kin_load_of(6, 0, 0);
         const kin_weights_options wo = {
             .windows = so.windows, .output = so.output, .mode = so.mode, .budget = memory - kin_shard_fixed_bytes(&o.model, &so)};
         d->memory_bytes = (double)memory;
@@ -578,7 +578,7 @@ static void graphs_are_started_more_often_while_weights_stream(void **state) {
     double seconds[2];
     for (int streams = 0; streams < 2; streams++) {
         kin_device_rates rates;
-        const kin_load load = kin_load_of(6, 0);
+        const kin_load load = kin_load_of(6, 0, 0);
         d->memory_bytes = streams ? facts.model.cpu_buffer_bytes + 10e6 : 1e9;
         kin_device_rates_init(&rates, &facts, 0, 1, 128, 1);
         kin_device_time t = kin_device_time_of(&rates, &load);

@@ -44,8 +44,8 @@ static kin_proto_plan golden_plan(void) {
         .n_threads = 6,
         .n_rounds = 2,
         .n_windows = 2,
-        .window = {{.round = 0, .layer_begin = 0, .layer_end = 8, .n_gpu = 3},
-                   {.round = 1, .layer_begin = 16, .layer_end = 24, .n_gpu = 8}},
+        .window = {{.round = 0, .layer_begin = 0, .layer_end = 8, .n_gpu = 3, .n_cpu_moe = 2},
+                   {.round = 1, .layer_begin = 16, .layer_end = 24, .n_gpu = 8, .n_cpu_moe = 5}},
         .next_id = id_from(0x30),
         .next = {7118, 1, {"nuc.lan"}},
         .previous_id = id_from(0x70),
@@ -455,19 +455,20 @@ static void lies_in_a_plan_are_refused_with_a_sentence(void **state) {
         {KIN_FRAME_PLAN, 83, "0800", "window 0 has no layers"},
         {KIN_FRAME_PLAN, 83, "0900", "window 0 has no layers"},
         {KIN_FRAME_PLAN, 87, "0900", "window 0 has more layers on the GPU than layers"},
-        {KIN_FRAME_PLAN, 89, "0000", "the rounds are not ascending at window 1"},
-        {KIN_FRAME_PLAN, 91, "0700", "the layers are not ascending at window 1"},
-        {KIN_FRAME_PLAN, 93, "0110", "layer_end is 4097"},
-        {KIN_FRAME_PLAN, 113, "0000", "addresses without a port"},
-        {KIN_FRAME_PLAN, 153, "09", "number of ranks is 9"},
-        {KIN_FRAME_PLAN, 153, "01", "a group of one device"},
-        {KIN_FRAME_PLAN, 153, "00", "63 bytes too many"},
-        {KIN_FRAME_PLAN, 154, "02", "rank is 2, but must be between 0 and 1"},
-        {KIN_FRAME_PLAN, 155, "04", "allreduce is 4"},
-        {KIN_FRAME_PLAN, 156, "01", "byte after allreduce is 1"},
-        {KIN_FRAME_PLAN, 157, "0500", "head_end is 5, but must be between 6"},
-        {KIN_FRAME_PLAN, 161, "00050000", "ff_end is 1280, but must be between 1281"},
-        {KIN_FRAME_PLAN, 185, "0000", "addresses without a port"},
+        {KIN_FRAME_PLAN, 89, "0400", "n_cpu_moe is 4, but must be between 0 and 3"},
+        {KIN_FRAME_PLAN, 91, "0000", "the rounds are not ascending at window 1"},
+        {KIN_FRAME_PLAN, 93, "0700", "the layers are not ascending at window 1"},
+        {KIN_FRAME_PLAN, 95, "0110", "layer_end is 4097"},
+        {KIN_FRAME_PLAN, 117, "0000", "addresses without a port"},
+        {KIN_FRAME_PLAN, 157, "09", "number of ranks is 9"},
+        {KIN_FRAME_PLAN, 157, "01", "a group of one device"},
+        {KIN_FRAME_PLAN, 157, "00", "63 bytes too many"},
+        {KIN_FRAME_PLAN, 158, "02", "rank is 2, but must be between 0 and 1"},
+        {KIN_FRAME_PLAN, 159, "04", "allreduce is 4"},
+        {KIN_FRAME_PLAN, 160, "01", "byte after allreduce is 1"},
+        {KIN_FRAME_PLAN, 161, "0500", "head_end is 5, but must be between 6"},
+        {KIN_FRAME_PLAN, 165, "00050000", "ff_end is 1280, but must be between 1281"},
+        {KIN_FRAME_PLAN, 189, "0000", "addresses without a port"},
         {KIN_FRAME_NEXT, 0, "02", "is_open is 2"},
         {KIN_FRAME_NEXT, 1, "e903", "reason has 1001 bytes"},
         {KIN_FRAME_END, 0, "e903", "reason has 1001 bytes"},
@@ -742,7 +743,7 @@ static void the_largest_messages_fit_their_caps(void **state) {
     (void)state;
     kin_proto_message plan = golden_message(KIN_FRAME_PLAN);
     plan.plan.n_rounds = plan.plan.n_windows = KIN_PROTO_MAX_WINDOWS;
-    for (uint16_t i = 0; i < KIN_PROTO_MAX_WINDOWS; i++) plan.plan.window[i] = (kin_proto_window){i, i, (uint16_t)(i + 1), 1};
+    for (uint16_t i = 0; i < KIN_PROTO_MAX_WINDOWS; i++) plan.plan.window[i] = (kin_proto_window){i, i, (uint16_t)(i + 1), 1, 0};
     plan.plan.n_files = KIN_PROTO_MAX_FILES;
     for (int i = 0; i < KIN_PROTO_MAX_FILES; i++) plan.plan.file_size[i] = 1ull << 53;
     fill_endpoint(&plan.plan.next);

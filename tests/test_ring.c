@@ -86,11 +86,11 @@ static void expect_same_bits(int n, const kin_layer_share *shares, int n_rounds)
 
 static void one_machine(void **state) {
     (void)state;
-    const kin_layer_share all = {N_LAYER, 0};
+    const kin_layer_share all = {N_LAYER, 0, 0};
     kin_thread_ring *ring = open_ring(1, &all);
     run(ring, want);
     kin_thread_ring_close(ring);
-    const kin_layer_share half = {N_LAYER / 2, 0};
+    const kin_layer_share half = {N_LAYER / 2, 0, 0};
     expect_same_bits(1, &half, 2); // two rounds on one machine
 }
 
@@ -98,14 +98,15 @@ static void rings_of_two_to_six_give_its_bits(void **state) {
     (void)state;
     for (int n = 2; n <= 6; n++) {
         kin_layer_share shares[6];
-        for (int i = 0; i < n; i++) shares[i] = (kin_layer_share){(N_LAYER + n - 1 - i) / n, 0};
+        for (int i = 0; i < n; i++) shares[i] = (kin_layer_share){(N_LAYER + n - 1 - i) / n, 0, 0};
         expect_same_bits(n, shares, 1);
     }
 }
 
 static void more_rounds_give_its_bits(void **state) {
     (void)state;
-    const kin_layer_share two[] = {{3, 0}, {3, 0}}, four[] = {{1, 0}, {1, 0}, {1, 0}}, six[] = {{1, 0}, {1, 0}};
+    const kin_layer_share two[] = {{3, 0, 0}, {3, 0, 0}}, four[] = {{1, 0, 0}, {1, 0, 0}, {1, 0, 0}},
+                          six[] = {{1, 0, 0}, {1, 0, 0}};
     expect_same_bits(2, two, 2);
     expect_same_bits(3, four, 4);
     expect_same_bits(2, six, 6);
@@ -113,7 +114,8 @@ static void more_rounds_give_its_bits(void **state) {
 
 static void uneven_windows_and_last_rounds_give_its_bits(void **state) {
     (void)state;
-    const kin_layer_share a[] = {{5, 0}, {1, 0}, {2, 0}}, b[] = {{1, 0}, {4, 0}}, c[] = {{7, 0}, {3, 0}, {1, 0}};
+    const kin_layer_share a[] = {{5, 0, 0}, {1, 0, 0}, {2, 0, 0}}, b[] = {{1, 0, 0}, {4, 0, 0}},
+                          c[] = {{7, 0, 0}, {3, 0, 0}, {1, 0, 0}};
     expect_same_bits(3, a, 2);
     expect_same_bits(2, b, 3);
     expect_same_bits(3, c, 2);
@@ -121,8 +123,8 @@ static void uneven_windows_and_last_rounds_give_its_bits(void **state) {
 
 static void relays_and_a_head_without_layers_give_its_bits(void **state) {
     (void)state;
-    const kin_layer_share relay[] = {{4, 0}, {0, 0}, {4, 0}}, bare[] = {{6, 0}, {6, 0}, {0, 0}},
-                          both[] = {{0, 0}, {4, 0}, {0, 0}};
+    const kin_layer_share relay[] = {{4, 0, 0}, {0, 0, 0}, {4, 0, 0}}, bare[] = {{6, 0, 0}, {6, 0, 0}, {0, 0, 0}},
+                          both[] = {{0, 0, 0}, {4, 0, 0}, {0, 0, 0}};
     expect_same_bits(3, relay, 2);
     expect_same_bits(3, bare, 1);
     expect_same_bits(3, both, 3);
@@ -131,7 +133,7 @@ static void relays_and_a_head_without_layers_give_its_bits(void **state) {
 static void check_wire(kin_activation_type type, double bound) {
     static float got[N_IDS * N_VOCAB];
     kin_thread_ring_options o = {.n_members = 3,
-                                 .shares = {{4, 0}, {4, 0}, {4, 0}},
+                                 .shares = {{4, 0, 0}, {4, 0, 0}, {4, 0, 0}},
                                  .n_batch = 16,
                                  .n_chunk = CHUNK,
                                  .n_ctx = 128,
@@ -165,7 +167,7 @@ static void q8_on_the_wire_stays_close(void **state) {
 static void a_step_that_fails_leaves_no_trace(void **state) {
     (void)state;
     static float got[N_ROWS * N_VOCAB];
-    const kin_layer_share shares[] = {{2, 0}, {2, 0}};
+    const kin_layer_share shares[] = {{2, 0, 0}, {2, 0, 0}};
     int32_t wrong[N_IDS], many[N_IDS] = {0};
     kin_err err;
     kin_thread_ring *ring = open_ring(2, shares);
@@ -187,7 +189,7 @@ static void a_step_that_fails_leaves_no_trace(void **state) {
 static void of_many_forgets_in_a_row_none_is_lost(void **state) {
     (void)state;
     static float got[N_ROWS * N_VOCAB];
-    const kin_layer_share shares[] = {{2, 0}, {2, 0}, {2, 0}};
+    const kin_layer_share shares[] = {{2, 0, 0}, {2, 0, 0}, {2, 0, 0}};
     kin_err err;
     kin_thread_ring *ring = open_ring(3, shares);
     kin_head *head = kin_thread_ring_head(ring);
@@ -204,7 +206,7 @@ static void a_device_that_answers_out_of_order_is_an_error(void **state) {
     (void)state;
     const int32_t seq = 0, pos[] = {0, 1};
     kin_thread_ring_options o = {
-        .n_members = 2, .shares = {{6, 0}, {6, 0}}, .n_batch = 16, .n_ctx = 128, .n_steps = 4, .swaps = true};
+        .n_members = 2, .shares = {{6, 0, 0}, {6, 0, 0}}, .n_batch = 16, .n_ctx = 128, .n_steps = 4, .swaps = true};
     kin_thread_ring *ring;
     kin_err err;
     uint64_t number;

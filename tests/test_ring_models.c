@@ -75,7 +75,8 @@ static int layers_of(const char *path) {
 
 static void expect_bits(const char *path, const int32_t *prompt, int n_prompt, int n_vocab) {
     int n_layer = layers_of(path);
-    const kin_layer_share one = {n_layer, 0}, rings[][3] = {{{1, 0}, {1, 0}, {1, 0}}, {{n_layer - 1, 0}, {0, 0}, {1, 0}}};
+    const kin_layer_share one = {n_layer, 0, 0},
+                          rings[][3] = {{{1, 0, 0}, {1, 0, 0}, {1, 0, 0}}, {{n_layer - 1, 0, 0}, {0, 0, 0}, {1, 0, 0}}};
     run want = run_ring(path, prompt, n_prompt, 1, &one);
     for (int i = 0; i < 2; i++) {
         run got = run_ring(path, prompt, n_prompt, 3, rings[i]);
@@ -135,14 +136,14 @@ static void any_border_of_shared_keys_gives_the_bits_of_one_machine(void **state
     int32_t prompt[N_SMALL_PROMPT];
     const int n_layer = kin_small_model_n_layer(KIN_SMALL_SHARED);
     const size_t bytes = (N_SMALL_PROMPT + N_MADE) * KIN_SMALL_VOCAB * sizeof(float);
-    const kin_layer_share one = {n_layer, 0};
+    const kin_layer_share one = {n_layer, 0, 0};
     kin_err err;
     (void)state;
     for (int i = 0; i < N_SMALL_PROMPT; i++) prompt[i] = (i * 37 + i / 5) % KIN_SMALL_VOCAB;
     if (kin_small_model_make(KIN_SMALL_SHARED, path, &err) != 0) fail_msg("%s", err.text);
     run want = run_ring(path, prompt, N_SMALL_PROMPT, 1, &one);
     for (int i = 1; i < n_layer; i++) {
-        const kin_layer_share two[] = {{i, 0}, {n_layer - i, 0}}, rounds[] = {{1, 0}, {0, 0}, {i, 0}};
+        const kin_layer_share two[] = {{i, 0, 0}, {n_layer - i, 0, 0}}, rounds[] = {{1, 0, 0}, {0, 0, 0}, {i, 0, 0}};
         run got[] = {run_ring(path, prompt, N_SMALL_PROMPT, 2, two), run_ring(path, prompt, N_SMALL_PROMPT, 3, rounds)};
         for (int k = 0; k < 2; k++) {
             assert_memory_equal(got[k].ids, want.ids, sizeof want.ids);
@@ -183,7 +184,7 @@ static void gpu_layers_in_one_window_give_the_same_tokens(void **state) {
     (void)state;
     if (!has_gpu()) skip();
     const int n_prompt = sizeof demo_prompt / sizeof *demo_prompt, n_layer = layers_of(DEMO), n_vocab = n_vocab_of(DEMO);
-    const kin_layer_share one = {n_layer, 0}, shares[] = {{2, 1}, {2, 0}};
+    const kin_layer_share one = {n_layer, 0, 0}, shares[] = {{2, 1, 0}, {2, 0, 0}};
     run want = run_ring(DEMO, demo_prompt, n_prompt, 1, &one), got = run_ring(DEMO, demo_prompt, n_prompt, 2, shares);
     double worst = 0;
     for (int i = 0; i < n_prompt; i++) {

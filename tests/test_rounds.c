@@ -47,7 +47,7 @@ static void expect_window(const kin_windows *m, int i, int begin, int end, int g
 static void equal_windows_alternate(void **state) {
     (void)state;
     static kin_windows out[3];
-    const kin_layer_share shares[] = {{2, 0}, {2, 1}, {2, 2}};
+    const kin_layer_share shares[] = {{2, 0, 0}, {2, 1, 0}, {2, 2, 0}};
     assert_int_equal(lay_out(shares, 3, 12, out), 2);
     expect_window(&out[0], 1, 6, 8, 0);
     expect_window(&out[1], 0, 2, 4, 1);
@@ -57,17 +57,35 @@ static void equal_windows_alternate(void **state) {
 static void the_last_round_is_shared_in_proportion(void **state) {
     (void)state;
     static kin_windows out[3];
-    const kin_layer_share shares[] = {{4, 4}, {2, 0}, {1, 0}};
+    const kin_layer_share shares[] = {{4, 4, 0}, {2, 0, 0}, {1, 0, 0}};
     assert_int_equal(lay_out(shares, 3, 10, out), 2); // the last round has 3 layers: 1.71, 0.86, 0.43
     expect_window(&out[0], 1, 7, 9, 2);
     expect_window(&out[1], 1, 9, 10, 0);
     assert_int_equal(out[2].n, 1);
 }
 
+static void layers_with_experts_on_the_cpu_come_first_on_the_gpu(void **state) {
+    (void)state;
+    static kin_windows out[2];
+    const kin_layer_share shares[] = {{4, 3, 2}, {1, 0, 0}};
+    assert_int_equal(lay_out(shares, 2, 7, out), 2); // the last round has 2 layers, of which the head gets one or two
+    assert_int_equal(out[0].at[0].n_cpu_moe, 2);
+    assert_int_equal(kin_window_gpu_begin(&out[0].at[0]), out[0].at[0].layer_begin + 1);
+    assert_int_equal(kin_window_gpu_whole_begin(&out[0].at[0]), out[0].at[0].layer_begin + 3);
+    assert_true(out[0].at[1].n_cpu_moe <= out[0].at[1].n_gpu_layers && kin_windows_valid(&out[0], 7));
+    // Spread over rounds, no round has more of them than layers on the GPU.
+    kin_plan plan = {.n_rounds = 3, .n_stops = 1, .shares = {{9, 5, 4}}};
+    kin_plan_windows(&plan, 0, &out[0]);
+    assert_true(kin_windows_valid(&out[0], 9));
+    assert_int_equal(kin_windows_n_cpu_moe(&out[0]), 4);
+    out[0].at[0].n_cpu_moe = out[0].at[0].n_gpu_layers + 1;
+    assert_false(kin_windows_valid(&out[0], 9));
+}
+
 static void a_relay_has_no_windows(void **state) {
     (void)state;
     static kin_windows out[3];
-    const kin_layer_share shares[] = {{3, 0}, {0, 0}, {3, 0}};
+    const kin_layer_share shares[] = {{3, 0, 0}, {0, 0, 0}, {3, 0, 0}};
     assert_int_equal(lay_out(shares, 3, 6, out), 1);
     assert_int_equal(out[1].n, 0);
 }
@@ -76,7 +94,7 @@ static void a_share_without_windows_is_spread_evenly(void **state) {
     (void)state;
     // The head has 3 layers, device 1 has 5 (3 on its GPU), device 2 has 2; the order in the ring is 1, 2, head.
     kin_plan plan = {
-        .n_rounds = 2, .n_stops = 3, .stops = {{0, false}, {1, false}, {2, false}}, .shares = {{3, 0}, {5, 3}, {2, 0}}};
+        .n_rounds = 2, .n_stops = 3, .stops = {{0, false}, {1, false}, {2, false}}, .shares = {{3, 0, 0}, {5, 3, 0}, {2, 0, 0}}};
     static const int want[][2][3] = {{{4, 6, 0}, {9, 10, 0}}, {{0, 3, 2}, {6, 8, 1}}, {{3, 4, 0}, {8, 9, 0}}};
     for (int device = 0; device < 3; device++) {
         static kin_windows out;
@@ -88,7 +106,7 @@ static void a_share_without_windows_is_spread_evenly(void **state) {
 
 static void a_renumbered_plan_gives_the_same_work_to_the_same_devices(void **state) {
     (void)state;
-    kin_plan plan = plan_of((kin_layer_share[]){{3, 1}, {0, 0}, {2, 0}}, 3), there, back;
+    kin_plan plan = plan_of((kin_layer_share[]){{3, 1, 0}, {0, 0, 0}, {2, 0, 0}}, 3), there, back;
     kin_err err;
     assert_int_equal(kin_plan_fill_rounds(&plan, 9, &err), 0);
     plan.memory[1] = 7;
@@ -118,6 +136,7 @@ static void any_shares_cover_all_layers_once_in_order(void **state) {
             int w = (int)(kin_rng_u64(&rng) % 9);
             shares[i].n_layer = w > n_layer ? n_layer : w;
             shares[i].n_layer_gpu = shares[i].n_layer ? (int)(kin_rng_u64(&rng) % (uint64_t)(shares[i].n_layer + 1)) : 0;
+            shares[i].n_cpu_moe = (int)(kin_rng_u64(&rng) % (uint64_t)(shares[i].n_layer_gpu + 1));
             sum += shares[i].n_layer;
         }
         if (sum == 0) continue;
@@ -141,10 +160,12 @@ static void impossible_shares_are_refused(void **state) {
         kin_layer_share windows[2];
         int n_layer;
         const char *why;
-    } cases[] = {{{{0, 0}, {0, 0}}, 8, "no device has any layers"},
-                 {{{9, 0}, {0, 0}}, 8, "a window of 9 layers, but the model has 8"},
-                 {{{1, 2}, {1, 0}}, 8, "2 GPU layers in a window of 1"},
-                 {{{1, 0}, {0, 0}}, 1000, "1000 rounds per token: at most 256 are possible"}};
+    } cases[] = {
+        {{{0, 0, 0}, {0, 0, 0}}, 8, "no device has any layers"},
+        {{{9, 0, 0}, {0, 0, 0}}, 8, "a window of 9 layers, but the model has 8"},
+        {{{1, 2, 0}, {1, 0, 0}}, 8, "2 GPU layers in a window of 1"},
+        {{{2, 1, 2}, {1, 0, 0}}, 8, "the experts of 2 layers on the CPU, but only 1 layers of the window are on the GPU"},
+        {{{1, 0, 0}, {0, 0, 0}}, 1000, "1000 rounds per token: at most 256 are possible"}};
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         kin_plan plan = plan_of(cases[i].windows, 2);
         kin_err err;
@@ -157,6 +178,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(equal_windows_alternate),
         cmocka_unit_test(the_last_round_is_shared_in_proportion),
+        cmocka_unit_test(layers_with_experts_on_the_cpu_come_first_on_the_gpu),
         cmocka_unit_test(a_relay_has_no_windows),
         cmocka_unit_test(a_share_without_windows_is_spread_evenly),
         cmocka_unit_test(a_renumbered_plan_gives_the_same_work_to_the_same_devices),

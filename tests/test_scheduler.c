@@ -127,7 +127,7 @@ static bool always_ahead;
 
 static context open_context(int n_members, int n_ctx, int n_parallel) {
     kin_thread_ring_options o = {.n_members = n_members, .n_batch = N_BATCH, .n_ctx = n_ctx, .n_steps = n_members > 1 ? 8 : 1};
-    for (int i = 0; i < n_members; i++) o.shares[i] = (kin_layer_share){N_LAYER / n_members, 0};
+    for (int i = 0; i < n_members; i++) o.shares[i] = (kin_layer_share){N_LAYER / n_members, 0, 0};
     kin_scheduler_options so = {.n_ctx = n_ctx,
                                 .n_vocab = N_VOCAB,
                                 .n_embd = 256,

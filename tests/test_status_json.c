@@ -17,7 +17,7 @@
 static kin_member_windows windows_of(int n) {
     kin_member_windows w = {.windows = {.n = n}};
     for (int i = 0; i < n; i++) {
-        w.windows.at[i] = (kin_window){3 * i, 3 * i + 2, i == 0};
+        w.windows.at[i] = (kin_window){3 * i, 3 * i + 2, i == 0, 0};
         w.rounds[i] = i;
     }
     return w;

@@ -89,7 +89,7 @@ static context open_context(int n_members, int n_rounds, int n_sequences, int n_
     char head[80];
     kin_err err;
     for (int i = 0; i < n_members; i++) {
-        o.shares[i] = (kin_layer_share){N_LAYER / n_members / n_rounds, 0};
+        o.shares[i] = (kin_layer_share){N_LAYER / n_members / n_rounds, 0, 0};
         snprintf(dirs[i], sizeof dirs[i], "%s/%d", root, i);
         if (has_pages) o.kv_dirs[i] = dirs[i];
     }

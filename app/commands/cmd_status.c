@@ -62,8 +62,11 @@ static const char *describe_layers(const json_t *device, char cell[CELL]) {
     }
     if (n == 0) snprintf(cell, CELL, "%s", number(device, "stage") > 0 ? "none" : "");
     if (n > MAX_WINDOWS_SHOWN) used += (size_t)snprintf(cell + used, CELL - used, ", ...");
-    int n_gpu = (int)number(device, "gpu_layers");
-    if (n_gpu) snprintf(cell + used, CELL - used, " (%d on GPU)", n_gpu);
+    const int n_gpu = (int)number(device, "gpu_layers"), n_cpu_moe = (int)number(device, "cpu_moe_layers");
+    if (n_gpu && n_cpu_moe)
+        snprintf(cell + used, CELL - used, " (%d on GPU, experts of %d on CPU)", n_gpu, n_cpu_moe);
+    else if (n_gpu)
+        snprintf(cell + used, CELL - used, " (%d on GPU)", n_gpu);
     return cell;
 }
 

@@ -158,21 +158,29 @@ static int compute_block_of(const kin_hparams *hp, int il, kin_weight_block kind
     return kind >= KIN_WEIGHT_BLOCK_FFN_DOWN ? kin_weights_n_compute_blocks(hp, il) - 1 : 1;
 }
 
-static void collect_layer(kin_weights *w, int il, bool on_gpu, bool later, int *i_compute_block) {
-    const kin_device *cpu = &w->devices->cpu, *device = on_gpu ? &w->devices->gpu : cpu;
+// True if the GPU has this block of a layer of the window: of a divided layer, that of its attention.
+static bool is_on_gpu(const kin_hparams *hp, const kin_window *window, int il, kin_weight_block kind) {
+    if (il < kin_window_gpu_begin(window)) return false;
+    if (il >= kin_window_gpu_whole_begin(window)) return true;
+    return kind == KIN_WEIGHT_BLOCK_ATTN && !kin_layer_of(hp, il).has_no_attention;
+}
+
+static void collect_layer(kin_weights *w, int il, const kin_window *window, bool later, int *i_compute_block) {
+    const kin_device *cpu = &w->devices->cpu, *gpu = &w->devices->gpu;
     const kin_hparams *hp = &w->model->hp;
-    w->on_gpu[il] = on_gpu;
+    w->on_gpu[il] = is_on_gpu(hp, window, il, KIN_WEIGHT_BLOCK_ATTN);
     w->compute_blocks[il] = *i_compute_block;
     w->layer_blocks[il] = w->n_blocks;
     for (int kind = 0; kind < KIN_WEIGHT_BLOCK_COUNT; kind++) {
+        const bool on_gpu = is_on_gpu(hp, window, il, kind);
         int compute_block = on_gpu ? KIN_WEIGHTS_NO_COMPUTE_BLOCK : *i_compute_block + compute_block_of(hp, il, kind);
-        kin_weights_block *b = new_block(w, device, compute_block);
+        kin_weights_block *b = new_block(w, on_gpu ? gpu : cpu, compute_block);
         b->later = later;
         b->i_cpu_layer = w->n_cpu_layers;
         b->is_ff = kind != KIN_WEIGHT_BLOCK_ATTN;
         kin_weights_add_layer_block(b, w->model, il, kind, &w->o.slices, w->layers[il], cpu);
     }
-    if (on_gpu) return;
+    if (il >= kin_window_gpu_whole_begin(window)) return;
     *i_compute_block += kin_weights_n_compute_blocks(hp, il);
     w->n_cpu_layers++;
 }
@@ -192,7 +200,7 @@ void kin_weights_collect_blocks(kin_weights *w) {
     for (int i = 0; i < o->windows.n; i++) {
         const kin_window *window = &o->windows.at[i];
         for (int il = window->layer_begin; il < window->layer_end; il++)
-            collect_layer(w, il, il >= kin_window_gpu_begin(window), w->has_later && i > 0, &i_compute_block);
+            collect_layer(w, il, window, w->has_later && i > 0, &i_compute_block);
     }
     w->first_tile_compute_block = i_compute_block;
     const kin_device *output_device = o->output_on_gpu ? gpu : cpu;
@@ -216,14 +224,16 @@ void kin_weights_collect_blocks(kin_weights *w) {
     }
 }
 
-static uint64_t layer_bytes(const kin_model *m, int il, const kin_slices *slices) {
+// Returns the bytes that the CPU has of a layer of the window.
+static uint64_t layer_bytes(const kin_model *m, const kin_window *window, int il, const kin_slices *slices) {
     uint64_t sum = 0;
     for (int id = 0; id < KIN_W_COUNT; id++) {
         const kin_gguf_tensor *t = m->layers[il].w[id];
-        sum += t ? kin_slice_view_of(&slices->of[id], t).bytes : 0;
+        const bool is_here = t && !is_on_gpu(&m->hp, window, il, kin_weight_block_of(id));
+        sum += is_here ? kin_slice_view_of(&slices->of[id], t).bytes : 0;
     }
     kin_weights_block turned = {0}; // takes more than in the file
-    if (m->layers[il].w[KIN_W_LATENT_KV_B]) {
+    if (m->layers[il].w[KIN_W_LATENT_KV_B] && !is_on_gpu(&m->hp, window, il, KIN_WEIGHT_BLOCK_ATTN)) {
         add_fused(&turned, m, il, NULL, &(kin_device){0});
         sum += turned.bytes - m->layers[il].w[KIN_W_LATENT_KV_B]->n_bytes;
     }
@@ -234,7 +244,8 @@ uint64_t kin_weights_cpu_bytes(const kin_model *m, const kin_weights_options *o)
     uint64_t sum = o->output && !o->output_on_gpu ? m->output->n_bytes : 0;
     for (int i = 0; i < o->windows.n; i++) {
         const kin_window *window = &o->windows.at[i];
-        for (int il = window->layer_begin; il < kin_window_gpu_begin(window); il++) sum += layer_bytes(m, il, &o->slices);
+        for (int il = window->layer_begin; il < kin_window_gpu_whole_begin(window); il++)
+            sum += layer_bytes(m, window, il, &o->slices);
     }
     return sum;
 }

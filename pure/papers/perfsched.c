@@ -20,7 +20,7 @@ typedef struct worker {
 
 static int cpu_room(const kin_device_rates *rates, int n_layer) {
     for (int n = n_layer; n > 0; n--) {
-        const kin_load mean = kin_load_of(n, 0), load = kin_load_largest(rates, &mean);
+        const kin_load mean = kin_load_of(n, 0, 0), load = kin_load_largest(rates, &mean);
         kin_device_time t = kin_device_time_of(rates, &load);
         if (t.fits && t.streamed_bytes == 0 && t.experts_s == 0) return n;
     }

@@ -35,30 +35,42 @@ static bool surely_fits(const kin_device_rates *rates, const kin_load *load) {
     return kin_device_time_of(rates, &largest).fits;
 }
 
-static int add_all(kin_choices *choices, int begin, int n_layer, int n_gpu_max) {
+static int add_division(kin_choices *choices, int begin, int end, int n_layer, int n_gpu, int n_cpu_moe) {
+    const kin_load load = kin_load_of(n_layer - n_gpu, n_gpu, n_cpu_moe);
+    const kin_device_time t = kin_device_time_of(&choices->rates, &load);
+    if (!t.fits || !isfinite(t.compute_s + t.experts_s + t.stall_s + t.wait.layer_s + t.wait.hidden_s) ||
+        !surely_fits(&choices->rates, &load))
+        return end;
+    const kin_choice choice = {
+        .n_gpu = n_gpu, .n_cpu_moe = n_cpu_moe, .base_s = t.compute_s + t.experts_s, .wait = t.wait, .stall_s = t.stall_s};
+    return add_choice(choices, begin, end, &choice);
+}
+
+static int add_all(kin_choices *choices, int begin, int n_layer, int n_whole_max) {
+    const bool divides = kin_device_can_divide(&choices->rates);
     int end = begin;
-    for (int n_gpu = n_layer < n_gpu_max ? n_layer : n_gpu_max; n_gpu >= 0; n_gpu--) {
-        kin_load load = kin_load_of(n_layer - n_gpu, n_gpu);
-        kin_device_time t = kin_device_time_of(&choices->rates, &load);
-        if (!t.fits || !isfinite(t.compute_s + t.experts_s + t.stall_s + t.wait.layer_s + t.wait.hidden_s) ||
-            !surely_fits(&choices->rates, &load))
-            continue;
-        kin_choice choice = {.n_gpu = n_gpu, .base_s = t.compute_s + t.experts_s, .wait = t.wait, .stall_s = t.stall_s};
-        end = add_choice(choices, begin, end, &choice);
+    for (int n_gpu = n_layer; n_gpu >= 0; n_gpu--) {
+        for (int n_cpu_moe = n_gpu > n_whole_max ? n_gpu - n_whole_max : 0; n_cpu_moe <= (divides ? n_gpu : 0); n_cpu_moe++)
+            end = add_division(choices, begin, end, n_layer, n_gpu, n_cpu_moe);
     }
     return end;
+}
+
+// Returns the most divisions of n layers.
+static size_t count_divisions(const kin_choices *choices, size_t n) {
+    return kin_device_can_divide(&choices->rates) ? (n + 1) * (n + 2) / 2 : n + 1;
 }
 
 int kin_choices_init(kin_choices *choices, const kin_facts *facts, int device, kin_err *err) {
     int n_layer = facts->model.n_layer;
     kin_device_rates_init(&choices->rates, facts, device, 1, facts->work.n_cached, 1);
-    int n_gpu_max = kin_device_gpu_layers_max(&choices->rates, n_layer);
+    int n_whole_max = kin_device_gpu_layers_max(&choices->rates, n_layer);
     size_t most = 0;
-    for (int n = 0; n <= n_layer; n++) most += (size_t)(n < n_gpu_max ? n : n_gpu_max) + 1;
+    for (int n = 0; n <= n_layer; n++) most += count_divisions(choices, (size_t)n);
     choices->all = malloc(most * sizeof *choices->all);
     if (!choices->all) return kin_err_set(err, "plan: out of memory for %zu choices", most);
     choices->begin[0] = 0;
-    for (int n = 0; n <= n_layer; n++) choices->begin[n + 1] = add_all(choices, choices->begin[n], n, n_gpu_max);
+    for (int n = 0; n <= n_layer; n++) choices->begin[n + 1] = add_all(choices, choices->begin[n], n, n_whole_max);
     return 0;
 }
 

@@ -1,7 +1,8 @@
-// Choices: for every device and number of layers, the divisions between GPU and CPU that can be optimal.
+// Choices: for every device and number of layers, the divisions between GPU and CPU that can be optimal: how many layers are on
+// the GPU, and of how many of these the CPU has the experts.
 //
 // A division is dropped if another one is at least as good in everything that a plan depends on, for any rounds and period:
-// computing, waiting for the disk, the disk's work, copies. Nearly always one or two of the l + 1 divisions remain.
+// computing, waiting for the disk, the disk's work, copies. Nearly always one or two of the divisions remain.
 //
 // Owner: one solver. Results live until kin_choices_fini.
 #pragma once
@@ -11,7 +12,7 @@
 #include "pure/plan/device_time.h"
 
 typedef struct kin_choice {
-    int n_gpu;
+    int n_gpu, n_cpu_moe;
     double base_s; // computing, and waiting for experts
     kin_device_wait wait;
     double stall_s; // lower bound of the period

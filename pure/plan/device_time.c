@@ -110,6 +110,24 @@ static double cache_s(const kin_engine_facts *e, const kin_model_facts *m, const
     return copy_s + attended * m->kv_bytes * reads / rate;
 }
 
+// A layer's products by their place in a divided layer: attention's part of the weights that all tokens use, or all else.
+static void set_divided_speeds(kin_device_rates *r, const kin_model_facts *m, int n_tokens, double reread_bytes) {
+    const kin_device_facts *d = r->facts;
+    kin_model_facts shared = *m;
+    memset(shared.expert_bytes, 0, sizeof shared.expert_bytes);
+    for (int q = 0; q < KIN_N_QUANT; q++) {
+        const double token_bytes = m->layer_bytes[q] + m->expert_share * m->expert_bytes[q];
+        if (token_bytes > 0) shared.layer_flops[q] *= m->layer_bytes[q] / token_bytes;
+    }
+    const double attention = r->layer_bytes > 0 ? r->attn_bytes / r->layer_bytes : 0;
+    r->divided_gpu_s = attention * products_s(&d->gpu, &shared, n_tokens, reread_bytes);
+    r->divided_cpu_s = r->cpu_layer_s - attention * products_s(&d->cpu, &shared, n_tokens, reread_bytes);
+    // Half of a layer's operations are of its attention.
+    const double gpu_ops = m->gpu_layer_ops > 0 ? m->gpu_layer_ops : m->layer_ops;
+    r->divided_fixed_s =
+        r->gpu_layer_fixed_s - gpu_ops / 2 * d->gpu.op_s + m->layer_ops / 2 * d->cpu.op_s + r->gpu_window_s + d->window_s;
+}
+
 static void set_speeds(kin_device_rates *r, const kin_model_facts *m, const tokens *t, double reread_bytes) {
     const kin_device_facts *d = r->facts;
     int n_tokens = t->n;
@@ -120,6 +138,7 @@ static void set_speeds(kin_device_rates *r, const kin_model_facts *m, const toke
     double gpu_ops = m->gpu_layer_ops > 0 ? m->gpu_layer_ops : m->layer_ops;
     r->gpu_layer_fixed_s = gpu_ops * d->gpu.op_s + cache_s(&d->gpu, m, t, true);
     if (!d->uma) r->gpu_window_s = d->to_gpu_s + d->from_gpu_s + 2 * (n_tokens - 1) * m->hidden_bytes / d->gpu_copy_bytes_s;
+    set_divided_speeds(r, m, n_tokens, reread_bytes);
 }
 
 static void share_layers(kin_device_rates *r, const kin_shared_facts *s, int n_tokens) {
@@ -210,14 +229,19 @@ static double slice_block_bytes(const kin_model_facts *m, const kin_member_rates
     return r->output_bytes > 0 ? fmax(block, tile) : block;
 }
 
+static double attention_bytes(const kin_model_facts *m) {
+    return m->attn_bytes > 0 ? m->attn_bytes : kin_facts_bytes_sum(m->layer_bytes) / 4;
+}
+
 void kin_member_rates_init(kin_member_rates *r, const kin_facts *facts, int device, double heads, double ff) {
     const kin_model_facts *m = &facts->model;
-    double layer = kin_facts_bytes_sum(m->layer_bytes), attn = m->attn_bytes > 0 ? m->attn_bytes : layer / 4;
+    const double layer = kin_facts_bytes_sum(m->layer_bytes), attn = attention_bytes(m);
     *r = (kin_member_rates){
         .device = device,
         .heads = heads,
         .ff = ff,
         .layer_bytes = layer,
+        .attn_bytes = attn,
         .expert_bytes = ff * kin_facts_bytes_sum(m->expert_bytes),
         .output_bytes = device == 0 ? kin_facts_bytes_sum(m->output_bytes) : 0,
         .kv_bytes = heads * kin_facts_kv_held(m, facts->work.n_ctx),
@@ -257,6 +281,7 @@ static void init_rates(kin_device_rates *r, const kin_facts *facts, int device, 
     *r = (kin_device_rates){
         .layer_bytes = kin_facts_bytes_sum(m->layer_bytes),
         .expert_bytes = kin_facts_bytes_sum(m->expert_bytes),
+        .attn_bytes = attention_bytes(m),
         .kv_bytes = kin_facts_kv_held(m, facts->work.n_ctx),
         .gpu_kv_bytes = kin_facts_gpu_kv_held(m, facts->work.n_ctx),
         .window_s = facts->devices[device].window_s,
@@ -297,13 +322,35 @@ void kin_device_rates_init_sequences(kin_device_rates *r, const kin_facts *facts
     init_rates(r, facts, device, &(tokens){n_sequences, n_cached, true}, n_sequences);
 }
 
-kin_load kin_load_of(int n_cpu, int n_gpu) {
-    return (kin_load){.n_cpu = n_cpu, .n_gpu = n_gpu, .size_cpu = n_cpu, .size_gpu = n_gpu, .kv_cpu = n_cpu};
+kin_load kin_load_of(int n_cpu, int n_gpu, int n_cpu_moe) {
+    const int n_whole = n_gpu - n_cpu_moe;
+    return (kin_load){.n_cpu = n_cpu,
+                      .n_divided = n_cpu_moe,
+                      .n_gpu = n_whole,
+                      .size_cpu = n_cpu,
+                      .size_divided = n_cpu_moe,
+                      .size_gpu = n_whole,
+                      .kv_cpu = n_cpu};
+}
+
+void kin_load_add(kin_load *load, const kin_model_facts *m, const kin_window *w, int il) {
+    if (il < kin_window_gpu_begin(w)) {
+        load->n_cpu++;
+        load->size_cpu += m->layer_share[il];
+        load->kv_cpu += m->kv_share[il];
+    } else if (il < kin_window_gpu_whole_begin(w)) {
+        load->n_divided++;
+        load->size_divided += m->layer_share[il];
+    } else {
+        load->n_gpu++;
+        load->size_gpu += m->layer_share[il];
+    }
 }
 
 kin_load kin_load_largest(const kin_device_rates *r, const kin_load *load) {
     kin_load largest = *load;
     largest.size_cpu *= r->layer_share_max;
+    largest.size_divided *= r->layer_share_max;
     largest.size_gpu *= r->layer_share_max;
     largest.kv_cpu = fmin(largest.kv_cpu * r->kv_share_max, r->n_layer); // all layers hold no more, however few hold most of it
     return largest;
@@ -311,19 +358,27 @@ kin_load kin_load_largest(const kin_device_rates *r, const kin_load *load) {
 
 // ---- memory
 
+static int attending_on_gpu(const kin_load *load) {
+    return load->n_gpu + load->n_divided;
+}
+
 bool kin_device_output_on_gpu(const kin_device_rates *r, const kin_load *load) {
-    return r->output_bytes > 0 && load->n_gpu == r->n_layer;
+    return r->output_bytes > 0 && attending_on_gpu(load) == r->n_layer;
 }
 
 static double gpu_part(const kin_device_rates *r, const kin_load *load) {
-    if (load->n_gpu == 0) return 0;
+    if (attending_on_gpu(load) == 0) return 0;
     double output_bytes = kin_device_output_on_gpu(r, load) ? r->output_bytes : 0;
-    return load->size_gpu * (r->layer_bytes + r->expert_bytes) + load->n_gpu * r->gpu_kv_bytes + r->gpu_buffer_bytes +
-           output_bytes;
+    return load->size_gpu * (r->layer_bytes + r->expert_bytes) + load->size_divided * r->attn_bytes +
+           attending_on_gpu(load) * r->gpu_kv_bytes + r->gpu_buffer_bytes + output_bytes;
+}
+
+bool kin_device_can_divide(const kin_device_rates *r) {
+    return r->has_gpu && r->expert_bytes > 0 && r->n_members == 1;
 }
 
 static bool gpu_can_hold(const kin_device_rates *r, const kin_load *load) {
-    if (load->n_gpu == 0) return true;
+    if (attending_on_gpu(load) == 0) return true;
     if (!r->has_gpu || (kin_device_output_on_gpu(r, load) && isinf(r->gpu_output_s))) return false;
     return gpu_part(r, load) <= r->facts->gpu_memory_bytes;
 }
@@ -333,7 +388,7 @@ int kin_device_gpu_layers_max(const kin_device_rates *r, int n_layer) {
     double layer = r->layer_share_max * (r->layer_bytes + r->expert_bytes) + r->gpu_kv_bytes;
     double fits = floor((r->facts->gpu_memory_bytes - r->gpu_buffer_bytes) / layer);
     int most = fits < 0 ? 0 : fits < n_layer ? (int)fits : n_layer;
-    kin_load all = kin_load_of(0, most);
+    kin_load all = kin_load_of(0, most, 0);
     bool output_too = !kin_device_output_on_gpu(r, &all) || gpu_can_hold(r, &all);
     return output_too ? most : most - 1;
 }
@@ -358,16 +413,17 @@ static bool divide_memory(const kin_device_rates *r, const kin_member_rates *m, 
                           kin_member_time *t, double *expert_miss_share) {
     double fixed = r->cpu_buffer_bytes + load->kv_cpu * m->kv_bytes + (r->facts->uma ? gpu_bytes : 0);
     double room = m->facts->memory_bytes - fixed;
-    double weights = load->size_cpu * m->layer_bytes + (kin_device_output_on_gpu(r, load) ? 0 : m->output_bytes),
-           experts = load->size_cpu * m->expert_bytes;
+    double n_layers = load->size_cpu + load->size_divided, experts = n_layers * m->expert_bytes,
+           weights = n_layers * m->layer_bytes - load->size_divided * m->attn_bytes +
+                     (kin_device_output_on_gpu(r, load) ? 0 : m->output_bytes);
     *expert_miss_share = 0;
     if (room < 0) return false;
     if (weights <= room) {
         t->resident_bytes = weights;
         t->memory_bytes = fixed + weights + fmin(experts, room - weights);
-        if (experts > room - weights) *expert_miss_share = expert_misses(m, (room - weights) / experts, load->size_cpu);
+        if (experts > room - weights) *expert_miss_share = expert_misses(m, (room - weights) / experts, n_layers);
     } else {
-        if (room < m->ring_bytes) return false;
+        if (room < m->ring_bytes || load->n_divided > 0) return false;
         t->resident_bytes = fmax(0, room - m->ring_bytes - m->weight_block_bytes / 2);
         t->streamed_bytes = weights - t->resident_bytes;
         t->memory_bytes = m->facts->memory_bytes;
@@ -382,7 +438,8 @@ static bool divide_memories(const kin_device_rates *r, const kin_load *load, kin
         if (!divide_memory(r, &r->members[i], load, t->gpu_bytes, &t->members[i], &expert_miss_share)) return false;
         t->streamed_bytes += t->members[i].streamed_bytes;
         if (expert_miss_share > 0)
-            t->experts_s = fmax(t->experts_s, expert_miss_share * load->size_cpu * r->members[i].expert_miss_s);
+            t->experts_s =
+                fmax(t->experts_s, expert_miss_share * (load->size_cpu + load->size_divided) * r->members[i].expert_miss_s);
     }
     return true;
 }
@@ -437,6 +494,10 @@ static void add_disk_time(const kin_device_rates *r, int i, const kin_load *load
     add_wait(&wait, &t->wait);
 }
 
+double kin_device_divided_s(const kin_device_rates *r, const kin_load *load) {
+    return load->size_divided * (r->divided_gpu_s + r->divided_cpu_s) + load->n_divided * r->divided_fixed_s;
+}
+
 kin_device_time kin_device_time_of(const kin_device_rates *r, const kin_load *load) {
     kin_device_time t = {0};
     t.gpu_bytes = gpu_part(r, load);
@@ -446,7 +507,7 @@ kin_device_time kin_device_time_of(const kin_device_rates *r, const kin_load *lo
     double cpu_output_s = output_on_gpu ? 0 : r->output_s + (t.streamed_bytes > 0 ? r->output_starts_s : 0);
     double cpu_s = load->size_cpu * r->cpu_layer_s + load->n_cpu * r->cpu_layer_fixed_s + cpu_output_s;
     if (t.streamed_bytes > 0) cpu_s += load->n_cpu * r->layer_starts_s;
-    t.compute_s = cpu_s + load->size_gpu * r->gpu_layer_s + load->n_gpu * r->gpu_layer_fixed_s;
+    t.compute_s = cpu_s + load->size_gpu * r->gpu_layer_s + load->n_gpu * r->gpu_layer_fixed_s + kin_device_divided_s(r, load);
     if (output_on_gpu && r->with_output) t.compute_s += r->gpu_output_s;
     for (int i = 0; i < r->n_members; i++) add_disk_time(r, i, load, cpu_output_s, &t);
     if (t.streamed_bytes > 0) t.stall_s = fmax(t.load_s, cpu_s + t.wait.n_cpu * t.wait.layer_s + t.wait.output_s) + t.experts_s;

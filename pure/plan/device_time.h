@@ -32,6 +32,9 @@
 // too. A GPU that has all layers of the model also has the output: then H excludes its bytes, and its time is the GPU's. Experts
 // are read after the router has chosen them: those that are not in memory wait for the disk, and nothing overlaps with that.
 //
+// A divided layer has its attention on the GPU and its feed-forward block on the CPU, one after the other, with two copies
+// between them. Its part on the CPU, other than experts, is not streamed: if it does not fit, the load does not.
+//
 // A layer of a group (group.h) takes a fraction of the time that its last device alone would need, plus two sums. Each member has
 // its own memory and disk for its slices, and streams them as a single device streams whole layers; at each sum all members wait
 // for the one whose weights arrive last. So for layers the group waits as long as its slowest member, and then for the output as
@@ -44,12 +47,13 @@
 
 #include "pure/plan/facts.h"
 #include "pure/plan/simulate.h"
+#include "pure/plan/window.h"
 
 // The work of a device in one pass. Layers are counted by number, by size (weights), and by what they hold of the context.
 typedef struct kin_load {
-    int n_cpu, n_gpu;
-    double size_cpu, size_gpu; // in mean layers: the sum of their layer_share
-    double kv_cpu;             // in mean layers: the sum of their kv_share
+    int n_cpu, n_divided, n_gpu;
+    double size_cpu, size_divided, size_gpu; // in mean layers: the sum of their layer_share
+    double kv_cpu;                           // in mean layers: the sum of their kv_share
 } kin_load;
 
 // Costs of layers of which the first `stage` weight blocks, in the order of leaving memory, are streamed; stage is 0 to n. See
@@ -66,6 +70,7 @@ typedef struct kin_member_rates {
     int device;
     double heads, ff;                     // its share of attention, and of the feed-forward block
     double layer_bytes, expert_bytes;     // of a mean layer
+    double attn_bytes;                    // the part of layer_bytes that is attention
     double output_bytes;                  // the head's output matrix
     double expert_hits[KIN_FACTS_N_HITS]; // of one token; see kin_facts_expert_hits
     double expert_share;                  // of a layer's experts that one token uses; 0: passes of several tokens
@@ -81,12 +86,14 @@ typedef struct kin_member_rates {
 typedef struct kin_device_rates {
     double cpu_layer_s, cpu_layer_fixed_s; // per mean layer of weights; per layer of any size (KV cache, operations)
     double gpu_layer_s, gpu_layer_fixed_s;
-    bool has_gpu; // a GPU that can multiply these weights
+    double divided_gpu_s, divided_cpu_s; // per mean layer of weights: the part of a divided layer on the GPU, on the CPU
+    double divided_fixed_s;              // per divided layer of any size: KV cache, operations, copies
+    bool has_gpu;                        // a GPU that can multiply these weights
     bool with_output;
     double output_s, output_bytes; // the head's output
     double gpu_output_s;           // the output on the GPU; INFINITY: the GPU cannot multiply its weights
     int n_layer;                   // of the model
-    double layer_bytes, expert_bytes;
+    double layer_bytes, expert_bytes, attn_bytes;
     double kv_bytes, gpu_kv_bytes; // that the mean layer, and any layer on the GPU, holds of the whole context
     int n_members;                 // 1: a single device
     kin_member_rates members[KIN_GROUP_MAX];
@@ -133,8 +140,11 @@ void kin_device_rates_init_sequences(kin_device_rates *rates, const kin_facts *f
 
 kin_device_time kin_device_time_of(const kin_device_rates *rates, const kin_load *load);
 
-// Returns a load of layers of mean size.
-kin_load kin_load_of(int n_cpu, int n_gpu);
+// Returns a load of layers of mean size. n_gpu: with attention on the GPU; n_cpu_moe of them are divided.
+kin_load kin_load_of(int n_cpu, int n_gpu, int n_cpu_moe);
+
+// Adds layer `il` of a window to a load.
+void kin_load_add(kin_load *load, const kin_model_facts *model, const kin_window *window, int il);
 
 // Returns the load, or one of as many layers that are all as large as the largest, and hold the most of the context.
 kin_load kin_load_largest(const kin_device_rates *rates, const kin_load *load);
@@ -142,8 +152,14 @@ kin_load kin_load_largest(const kin_device_rates *rates, const kin_load *load);
 // True if the engine puts the output on the GPU, because that has all layers of the model.
 bool kin_device_output_on_gpu(const kin_device_rates *rates, const kin_load *load);
 
-// Returns the most layers that fit on the GPU whichever they are; if that is all of them, the output fits too.
+// True if layers of this model may be divided between this device's GPU and CPU.
+bool kin_device_can_divide(const kin_device_rates *rates);
+
+// Returns the most whole layers that fit on the GPU whichever they are; if that is all of them, the output fits too.
 int kin_device_gpu_layers_max(const kin_device_rates *rates, int n_layer);
+
+// Returns the part of compute_s that is of divided layers.
+double kin_device_divided_s(const kin_device_rates *rates, const kin_load *load);
 
 // Return what k rounds add to compute_s and experts_s: waits for the disk; starting windows and copies.
 double kin_device_exposed_s(const kin_device_wait *wait, int n_rounds);

@@ -17,7 +17,7 @@ static double read_bytes(const kin_model_facts *m) {
 static int predict_draft(kin_draft_gain *g, const kin_facts *facts, const kin_model_facts *draft, kin_err *err) {
     kin_facts alone = {.n_device = 1, .devices = {facts->devices[0]}, .model = *draft, .work = facts->work};
     const int n_cached = facts->work.n_cached;
-    kin_plan plan = {.n_rounds = 1, .n_stops = 1, .shares = {{draft->n_layer, 0}}};
+    kin_plan plan = {.n_rounds = 1, .n_stops = 1, .shares = {{draft->n_layer, 0, 0}}};
     kin_prediction further, first, two;
     alone.devices[0].memory_bytes = PLENTY; // so nothing streams and the closed form is enough
     int rc = kin_latency_pass(&alone, &plan, 1, n_cached, 1, &first, err);

@@ -69,7 +69,7 @@ typedef struct node {
 // ---- costs of devices
 
 static double cheapest_choice(const kin_choices *choices, int n_layer, int n_rounds, double period_s, bool hidden,
-                              double *stall_s, int *n_gpu) {
+                              double *stall_s, kin_layer_share *share) {
     double cheapest = INFINITY;
     for (int i = choices->begin[n_layer]; i < choices->begin[n_layer + 1]; i++) {
         const kin_choice *c = &choices->all[i];
@@ -79,7 +79,7 @@ static double cheapest_choice(const kin_choices *choices, int n_layer, int n_rou
         if (cost >= cheapest) continue;
         cheapest = cost;
         if (stall_s) *stall_s = c->stall_s;
-        if (n_gpu) *n_gpu = c->n_gpu;
+        if (share) *share = (kin_layer_share){n_layer, c->n_gpu, c->n_cpu_moe};
     }
     return cheapest;
 }
@@ -168,7 +168,7 @@ static double trace(const solver *s, const node *node, double period_s, kin_laye
         if (n == 0 && j > 0) continue;
         double stall_s = 0;
         shares[device].n_layer = n;
-        cheapest_choice(s->choices[device], n, node->n_rounds, period_s, false, &stall_s, &shares[device].n_layer_gpu);
+        cheapest_choice(s->choices[device], n, node->n_rounds, period_s, false, &stall_s, &shares[device]);
         if (stall_s > longest_s) longest_s = stall_s;
     }
     return longest_s;

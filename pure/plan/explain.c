@@ -24,15 +24,21 @@ static bool differs_by(const question *q, const kin_plan_options *options, kin_p
     return true;
 }
 
-// "32 layers, all on the GPU"
+// "32 layers, all on the GPU", "32 layers, 20 of them on the GPU but for the experts of 12"
 static void format_share(const kin_layer_share *share, char *text, size_t size) {
     const char *s = share->n_layer == 1 ? "" : "s";
+    int used;
     if (share->n_layer_gpu == 0)
-        snprintf(text, size, "%d layer%s", share->n_layer, s);
+        used = snprintf(text, size, "%d layer%s", share->n_layer, s);
     else if (share->n_layer_gpu == share->n_layer)
-        snprintf(text, size, "%d layer%s, all on the GPU", share->n_layer, s);
+        used = snprintf(text, size, "%d layer%s, all on the GPU", share->n_layer, s);
     else
-        snprintf(text, size, "%d layer%s, %d of them on the GPU", share->n_layer, s, share->n_layer_gpu);
+        used = snprintf(text, size, "%d layer%s, %d of them on the GPU", share->n_layer, s, share->n_layer_gpu);
+    if (share->n_cpu_moe == 0 || used < 0 || (size_t)used >= size) return;
+    if (share->n_cpu_moe == share->n_layer_gpu)
+        snprintf(text + used, size - (size_t)used, " but for their experts");
+    else
+        snprintf(text + used, size - (size_t)used, " but for the experts of %d", share->n_cpu_moe);
 }
 
 // Formats milliseconds as "1234", "277", "27.1": three significant digits, but without exponents.

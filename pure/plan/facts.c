@@ -166,6 +166,7 @@ bool kin_facts_can_multiply(const kin_engine_facts *e, kin_quant q) {
 }
 
 bool kin_facts_gpu_usable(const kin_device_facts *d, const kin_model_facts *m) {
+    if (m->cpu_only) return false;
     for (int q = 0; q < KIN_N_QUANT && d->has_gpu; q++) {
         if ((m->layer_bytes[q] > 0 || m->expert_bytes[q] > 0) && !kin_facts_can_multiply(&d->gpu, (kin_quant)q)) return false;
     }

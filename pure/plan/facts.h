@@ -135,6 +135,7 @@ typedef struct kin_model_facts {
     double gpu_layer_ops;               // graph operations of a layer on a GPU; 0: as on a CPU
     double layer_blocks, output_blocks; // number of graphs that each is cut into while weights stream
     int n_vocab;
+    bool cpu_only;                         // GPUs cannot compute this model
     double kv_bytes;                       // keys and values of one token that the mean layer reads
     double kv_held_bytes;                  // what the mean layer holds of the whole context on a CPU, for each token; 0: kv_bytes
     double gpu_kv_bytes;                   // the most that a layer holds on a GPU, likewise; 0: kv_held_bytes

@@ -13,12 +13,8 @@ static void find_loads(const kin_facts *facts, const kin_plan *plan, kin_load lo
             if (plan->stops[s].relay) continue;
             kin_layer_share share = kin_plan_share_of_round(plan, plan->stops[s].device, round);
             kin_load *load = &loads[plan->stops[s].device];
-            for (int end = il + share.n_layer; il < end; il++) {
-                bool on_gpu = il >= end - share.n_layer_gpu;
-                *(on_gpu ? &load->size_gpu : &load->size_cpu) += facts->model.layer_share[il];
-                *(on_gpu ? &load->n_gpu : &load->n_cpu) += 1;
-                if (!on_gpu) load->kv_cpu += facts->model.kv_share[il];
-            }
+            const kin_window window = kin_plan_window_at(il, &share);
+            for (; il < window.layer_end; il++) kin_load_add(load, &facts->model, &window, il);
         }
     }
 }
@@ -55,7 +51,8 @@ static double add_device_times(const kin_device_rates *rates, const kin_load *lo
     out->sums_s = load->n_cpu * rates->layer_sums_s;
     out->experts_s = t->experts_s;
     out->windows_s = kin_device_windows_s(rates, share->n_layer, share->n_layer_gpu, n_rounds);
-    out->gpu_s = out->windows_s - started_s + load->size_gpu * rates->gpu_layer_s + load->n_gpu * rates->gpu_layer_fixed_s;
+    out->gpu_s = out->windows_s - started_s + load->size_gpu * rates->gpu_layer_s + load->n_gpu * rates->gpu_layer_fixed_s +
+                 load->size_divided * rates->divided_gpu_s;
     if (kin_device_output_on_gpu(rates, load) && rates->with_output) out->gpu_s += rates->gpu_output_s;
     out->exposed_s = kin_device_exposed_s(&t->wait, n_rounds);
     out->load_s = t->load_s;

@@ -5,9 +5,10 @@
 #include "pure/plan/device_time.h"
 #include "pure/plan/prompt.h"
 
-// The device of a layer, and the engine there.
+// The device of a layer, its window, and the engine that computes its attention there.
 typedef struct place {
     int device;
+    kin_window window;
     bool on_gpu;
 } place;
 
@@ -21,7 +22,7 @@ static void find_places(const kin_plan *plan, int n_device, place at[KIN_FACTS_M
         kin_plan_windows(plan, d, &windows);
         for (int i = 0; i < windows.n; i++) {
             const kin_window *w = &windows.at[i];
-            for (int il = w->layer_begin; il < w->layer_end; il++) at[il] = (place){d, il >= kin_window_gpu_begin(w)};
+            for (int il = w->layer_begin; il < w->layer_end; il++) at[il] = (place){d, *w, il >= kin_window_gpu_begin(w)};
         }
     }
 }
@@ -142,13 +143,8 @@ static bool recompute_lost(const kin_facts *facts, const places *p, int lost, in
             il++;
             continue;
         }
-        for (begin = il; il < facts->model.n_layer && p->before[il].device == lost && p->after[il].device == to; il++) {
-            int *n = p->after[il].on_gpu ? &load.n_gpu : &load.n_cpu;
-            double *size = p->after[il].on_gpu ? &load.size_gpu : &load.size_cpu;
-            ++*n;
-            *size += facts->model.layer_share[il];
-            if (!p->after[il].on_gpu) load.kv_cpu += facts->model.kv_share[il];
-        }
+        for (begin = il; il < facts->model.n_layer && p->before[il].device == lost && p->after[il].device == to; il++)
+            kin_load_add(&load, &facts->model, &p->after[il].window, il);
         int from = begin == 0                            ? 0
                    : p->before[begin - 1].device == lost ? p->after[begin - 1].device
                                                          : p->before[begin - 1].device;

@@ -48,7 +48,7 @@ static void add_by_name(const kin_candidate *candidates, int i, kin_group *g) {
 void kin_plan_one_group(const kin_candidate *candidates, int n, int n_most, int n_layer, kin_plan *out) {
     kin_assert(n > 0 && n <= KIN_FACTS_MAX_DEVICES);
     if (n_most < 2 || n_most > KIN_GROUP_MAX) n_most = KIN_GROUP_MAX;
-    *out = (kin_plan){.n_rounds = 1, .n_stops = 1, .shares = {{n_layer, 0}}};
+    *out = (kin_plan){.n_rounds = 1, .n_stops = 1, .shares = {{n_layer, 0, 0}}};
     if (n == 1) return;
     kin_group *g = &out->groups.groups[out->groups.n++];
     for (int had_layers = 1; had_layers >= 0; had_layers--) {
@@ -87,6 +87,7 @@ static int append(const kin_manual_plan_entry *const *entries, const int *device
         g->weights[g->n++] = entries[i]->weight;
     }
     if (!g) out->windows[last].n_layer_gpu = entries[0]->n_gpu_layers;
+    if (!g) out->windows[last].n_cpu_moe = entries[0]->n_cpu_moe;
     if (last != 0) out->stops[out->n_stops++].device = last;
     return 0;
 }
@@ -105,7 +106,7 @@ int kin_manual_plan_check_layers(const kin_manual_plan *plan, int n_layer, kin_e
     kin_plan ring = {.n_stops = plan->n_entries};
     for (int i = 0; i < plan->n_entries; i++) {
         ring.stops[i].device = i;
-        ring.windows[i] = (kin_layer_share){plan->entries[i].n_layers, plan->entries[i].n_gpu_layers};
+        ring.windows[i] = (kin_layer_share){plan->entries[i].n_layers, plan->entries[i].n_gpu_layers, plan->entries[i].n_cpu_moe};
     }
     return kin_plan_fill_rounds(&ring, n_layer, err);
 }

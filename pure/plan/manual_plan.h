@@ -19,6 +19,7 @@ typedef struct kin_candidate {
 typedef struct kin_manual_plan_entry {
     char name[KIN_CANDIDATE_NAME];
     int n_layers, n_gpu_layers; // of a window
+    int n_cpu_moe;              // how many of its GPU layers have their experts on the CPU
     uint64_t memory;            // limit in bytes; 0: what the device can spare
     int group;                  // entries with the same number share each layer of the first one's window; 0: not in a group
     double weight;              // determines its share of a layer

@@ -8,10 +8,16 @@ kin_layer_share kin_plan_share_of_round(const kin_plan *plan, int device, int ro
     const kin_layer_share *all = &plan->shares[device], *window = &plan->windows[device];
     if (window->n_layer == 0)
         return (kin_layer_share){kin_plan_of_round(all->n_layer, plan->n_rounds, round),
-                                 kin_plan_of_round(all->n_layer_gpu, plan->n_rounds, round)};
+                                 kin_plan_of_round(all->n_layer_gpu, plan->n_rounds, round),
+                                 kin_plan_of_round(all->n_cpu_moe, plan->n_rounds, round)};
     int n_full = plan->n_rounds - 1;
     if (round < n_full) return *window;
-    return (kin_layer_share){all->n_layer - n_full * window->n_layer, all->n_layer_gpu - n_full * window->n_layer_gpu};
+    return (kin_layer_share){all->n_layer - n_full * window->n_layer, all->n_layer_gpu - n_full * window->n_layer_gpu,
+                             all->n_cpu_moe - n_full * window->n_cpu_moe};
+}
+
+kin_window kin_plan_window_at(int layer_begin, const kin_layer_share *share) {
+    return (kin_window){layer_begin, layer_begin + share->n_layer, share->n_layer_gpu, share->n_cpu_moe};
 }
 
 void kin_plan_windows(const kin_plan *plan, int device, kin_windows *out) {
@@ -22,8 +28,7 @@ void kin_plan_windows(const kin_plan *plan, int device, kin_windows *out) {
             int s = kin_plan_turn(plan, i);
             if (plan->stops[s].relay) continue;
             kin_layer_share share = kin_plan_share_of_round(plan, plan->stops[s].device, round);
-            if (plan->stops[s].device == device && share.n_layer > 0)
-                out->at[out->n++] = (kin_window){at, at + share.n_layer, share.n_layer_gpu};
+            if (plan->stops[s].device == device && share.n_layer > 0) out->at[out->n++] = kin_plan_window_at(at, &share);
             at += share.n_layer;
         }
     }
@@ -40,6 +45,9 @@ static int sum_windows(const kin_plan *plan, int n_layer, kin_err *err) {
             return kin_err_set(err, "a window of %d layers, but the model has %d", window->n_layer, n_layer);
         if (window->n_layer_gpu < 0 || window->n_layer_gpu > window->n_layer)
             return kin_err_set(err, "%d GPU layers in a window of %d", window->n_layer_gpu, window->n_layer);
+        if (window->n_cpu_moe < 0 || window->n_cpu_moe > window->n_layer_gpu)
+            return kin_err_set(err, "the experts of %d layers on the CPU, but only %d layers of the window are on the GPU",
+                               window->n_cpu_moe, window->n_layer_gpu);
         sum += window->n_layer;
     }
     return sum;
@@ -77,7 +85,8 @@ int kin_plan_fill_rounds(kin_plan *plan, int n_layer, kin_err *err) {
         const kin_layer_share *window = &plan->windows[plan->stops[s].device];
         int gpu = window->n_layer_gpu < counts[s] ? window->n_layer_gpu : counts[s];
         plan->shares[plan->stops[s].device] =
-            (kin_layer_share){n_full * window->n_layer + counts[s], n_full * window->n_layer_gpu + gpu};
+            (kin_layer_share){n_full * window->n_layer + counts[s], n_full * window->n_layer_gpu + gpu,
+                              n_full * window->n_cpu_moe + (window->n_cpu_moe < gpu ? window->n_cpu_moe : gpu)};
         plan->stops[s].relay = s > 0 && window->n_layer == 0;
     }
     return 0;
@@ -161,6 +170,11 @@ static int check_shares(const kin_plan *plan, const kin_facts *facts, kin_err *e
         const char *name = facts->devices[i].name;
         if (share->n_layer < 0 || share->n_layer_gpu < 0 || share->n_layer_gpu > share->n_layer)
             return kin_err_set(err, "plan: %s: %d layers, %d of them on the GPU", name, share->n_layer, share->n_layer_gpu);
+        if (share->n_cpu_moe < 0 || share->n_cpu_moe > share->n_layer_gpu)
+            return kin_err_set(err, "plan: %s: %d layers on the GPU, the experts of %d of them on the CPU", name,
+                               share->n_layer_gpu, share->n_cpu_moe);
+        if (share->n_cpu_moe > 0 && kin_facts_bytes_sum(facts->model.expert_bytes) == 0)
+            return kin_err_set(err, "plan: %s: experts of %d layers on the CPU, but the model has none", name, share->n_cpu_moe);
         if (share->n_layer > 0 && share->n_layer < plan->n_rounds)
             return kin_err_set(err, "plan: %s: %d layers for %d rounds", name, share->n_layer, plan->n_rounds);
         if (share->n_layer_gpu > 0 && !kin_facts_gpu_usable(&facts->devices[i], &facts->model))

@@ -29,6 +29,7 @@ enum { KIN_PLAN_MAX_STOPS = 4 * KIN_FACTS_MAX_DEVICES };
 typedef struct kin_layer_share {
     int n_layer;     // over all rounds; 0: left out, or a relay
     int n_layer_gpu; // how many of these are on the GPU
+    int n_cpu_moe;   // how many of those are divided: the CPU has their experts (window.h)
 } kin_layer_share;
 
 typedef struct kin_plan {
@@ -58,6 +59,9 @@ static inline int kin_plan_turn(const kin_plan *plan, int i) {
 
 // Returns a device's layers of one round.
 kin_layer_share kin_plan_share_of_round(const kin_plan *plan, int device, int round);
+
+// Returns the window of a share's layers, all in one round, that begins at this layer.
+kin_window kin_plan_window_at(int layer_begin, const kin_layer_share *share);
 
 // Lists all windows of a device, one per round. The list is empty if the device does not compute.
 void kin_plan_windows(const kin_plan *plan, int device, kin_windows *out);

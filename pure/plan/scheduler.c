@@ -66,7 +66,7 @@ void kin_plan_scheduler_fit_gpus(const kin_facts *facts, kin_plan *plan) {
         kin_device_rates_init(&rates, facts, i, 1, 0, 1);
         int most = kin_device_gpu_layers_max(&rates, share->n_layer_gpu);
         for (share->n_layer_gpu = most; share->n_layer_gpu > 0; share->n_layer_gpu--) {
-            const kin_load mean = kin_load_of(share->n_layer - share->n_layer_gpu, share->n_layer_gpu);
+            const kin_load mean = kin_load_of(share->n_layer - share->n_layer_gpu, share->n_layer_gpu, 0);
             const kin_load load = kin_load_largest(&rates, &mean);
             if (kin_device_time_of(&rates, &load).fits) break;
         }

@@ -34,15 +34,15 @@ typedef struct member {
 
 typedef struct device {
     kin_device_rates rates;
-    double experts_layer_s; // wait for experts, per CPU layer
+    double experts_layer_s; // wait for experts, per layer with experts on the CPU
     bool output_on_gpu;
-    layers cpu, gpu;
+    layers cpu, divided, gpu;
     member *members; // [rates.n_members]
 } device;
 
 // ---- layers and weight blocks
 
-// Assigns layers to engines: in each window those on the CPU come first.
+// Assigns layers to engines: in each window those on the CPU come first, then divided ones.
 static void set_layers(device *devices, const kin_facts *facts, const kin_plan *plan) {
     int il = 0;
     for (int round = 0; round < plan->n_rounds; round++) {
@@ -51,8 +51,10 @@ static void set_layers(device *devices, const kin_facts *facts, const kin_plan *
             if (plan->stops[s].relay) continue;
             device *d = &devices[plan->stops[s].device];
             kin_layer_share share = kin_plan_share_of_round(plan, plan->stops[s].device, round);
-            for (int end = il + share.n_layer; il < end; il++) {
-                layers *on = il < end - share.n_layer_gpu ? &d->cpu : &d->gpu;
+            const kin_window w = kin_plan_window_at(il, &share);
+            for (; il < w.layer_end; il++) {
+                const bool on_cpu = il < kin_window_gpu_begin(&w), on_gpu = il >= kin_window_gpu_whole_begin(&w);
+                layers *on = on_cpu ? &d->cpu : on_gpu ? &d->gpu : &d->divided;
                 on->sizes[on->n++] = facts->model.layer_share[il];
             }
         }
@@ -109,23 +111,27 @@ static double compute_layer(device *d, double now, double layer_s) {
     return now;
 }
 
-static double compute_window(device *d, double now, int n_cpu, int n_gpu) {
+static double compute_window(device *d, double now, const kin_layer_share *share) {
     const kin_device_rates *r = &d->rates;
-    now += r->window_s + n_cpu * d->experts_layer_s;
-    for (int i = 0; i < r->n_members; i++) d->members[i].play.read_end += n_cpu * d->experts_layer_s; // it is the same disk
+    const int n_cpu = share->n_layer - share->n_layer_gpu, n_gpu = share->n_layer_gpu - share->n_cpu_moe;
+    const double experts_s = (n_cpu + share->n_cpu_moe) * d->experts_layer_s;
+    now += r->window_s + experts_s;
+    for (int i = 0; i < r->n_members; i++) d->members[i].play.read_end += experts_s; // it is the same disk
     for (int il = 0; il < n_cpu; il++) {
         double layer_s = d->cpu.sizes[d->cpu.next++] * r->cpu_layer_s + r->cpu_layer_fixed_s;
         now = compute_layer(d, now, layer_s - r->layer_sums_s);
     }
+    for (int il = 0; il < share->n_cpu_moe; il++)
+        now += d->divided.sizes[d->divided.next++] * (r->divided_gpu_s + r->divided_cpu_s) + r->divided_fixed_s;
     for (int il = 0; il < n_gpu; il++) now += d->gpu.sizes[d->gpu.next++] * r->gpu_layer_s + r->gpu_layer_fixed_s;
-    if (n_gpu > 0) now += r->gpu_window_s;
+    if (share->n_layer_gpu > 0) now += r->gpu_window_s;
     return now;
 }
 
 // Simulates one token of each of n_sequences sequences.
 static double play_token(const kin_facts *facts, const kin_plan *plan, int n_sequences, device *devices, double now) {
     for (int i = 0; i < facts->n_device; i++) {
-        devices[i].cpu.next = devices[i].gpu.next = 0;
+        devices[i].cpu.next = devices[i].divided.next = devices[i].gpu.next = 0;
         for (int k = 0; k < devices[i].rates.n_members; k++) devices[i].members[k].next = 0;
     }
     for (int round = 0; round < plan->n_rounds; round++) {
@@ -133,8 +139,7 @@ static double play_token(const kin_facts *facts, const kin_plan *plan, int n_seq
             int s = kin_plan_turn(plan, i), from = plan->stops[i].device, at = plan->stops[s].device;
             kin_layer_share share = kin_plan_share_of_round(plan, at, round);
             if (kin_hops_are_in(facts, plan)) now += kin_hop_s(facts, from, at, n_sequences);
-            if (!plan->stops[s].relay && share.n_layer > 0)
-                now = compute_window(&devices[at], now, share.n_layer - share.n_layer_gpu, share.n_layer_gpu);
+            if (!plan->stops[s].relay && share.n_layer > 0) now = compute_window(&devices[at], now, &share);
         }
     }
     if (devices[0].output_on_gpu) return now + devices[0].rates.gpu_output_s;
@@ -147,7 +152,7 @@ static double play_token(const kin_facts *facts, const kin_plan *plan, int n_seq
 // d: already has its layers; predicted: of all devices.
 static void set_device(device *d, const kin_facts *facts, int i, const kin_layer_share *share,
                        const kin_device_prediction *predicted, member *members) {
-    kin_load load = kin_load_of(d->cpu.n, share->n_layer_gpu);
+    kin_load load = kin_load_of(d->cpu.n, share->n_layer_gpu, share->n_cpu_moe);
     bool streams = false;
     d->members = members;
     d->output_on_gpu = kin_device_output_on_gpu(&d->rates, &load);
@@ -160,7 +165,8 @@ static void set_device(device *d, const kin_facts *facts, int i, const kin_layer
         d->rates.cpu_layer_fixed_s += d->rates.layer_starts_s;
         d->rates.output_s += d->rates.output_starts_s;
     }
-    d->experts_layer_s = d->cpu.n > 0 ? predicted[i].experts_s / d->cpu.n : 0;
+    const int n_with_experts = d->cpu.n + d->divided.n;
+    d->experts_layer_s = n_with_experts > 0 ? predicted[i].experts_s / n_with_experts : 0;
 }
 
 int kin_timeline_play_sequences(const kin_facts *facts, const kin_plan *plan, int n_sequences, int n_cached, double *period_s,

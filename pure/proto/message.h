@@ -145,6 +145,7 @@ typedef struct kin_proto_window {
     uint16_t round;
     uint16_t layer_begin, layer_end; // not empty
     uint16_t n_gpu;                  // the last n_gpu of these layers are on the GPU
+    uint16_t n_cpu_moe;              // the first n_cpu_moe of those have their feed-forward blocks on the CPU
 } kin_proto_window;
 
 typedef enum kin_proto_kv_type { KIN_PROTO_KV_F16, KIN_PROTO_KV_Q8_0 } kin_proto_kv_type;

@@ -59,7 +59,7 @@ KIN_PROTO_DEFINE(DEVICE, device)
 //          61  u16   n_files (1 to 64)
 //          63  n_files x u64 size (>= 1)
 //              u16   n_windows (0 to 1024)
-//              n_windows x { u16 round, u16 layer_begin, u16 layer_end, u16 n_gpu }
+//              n_windows x { u16 round, u16 layer_begin, u16 layer_end, u16 n_gpu, u16 n_cpu_moe }
 //              id    next member
 //              endpoint of the next member
 //              id    previous member
@@ -71,13 +71,14 @@ KIN_PROTO_DEFINE(DEVICE, device)
 //              u16   head_begin, u16 head_end (> head_begin)
 //              u32   ff_begin, u32 ff_end (> ff_begin)
 //              n_ranks x { id, endpoint }
-// Windows: rounds and layers ascend, none is empty, n_gpu is at most the window's layers.
+// Windows: rounds and layers ascend, none is empty, n_gpu is at most the window's layers, and n_cpu_moe at most n_gpu.
 
 static void put_window(kin_writer *w, const kin_proto_window *window) {
     kin_writer_u16(w, window->round);
     kin_writer_u16(w, window->layer_begin);
     kin_writer_u16(w, window->layer_end);
     kin_writer_u16(w, window->n_gpu);
+    kin_writer_u16(w, window->n_cpu_moe);
 }
 
 static void put_group(kin_writer *w, const kin_proto_group *g) {
@@ -168,10 +169,11 @@ static void read_windows(kin_reader *r, kin_proto_plan *m) {
     m->n_windows = (int)kin_reader_range(r, kin_reader_u16(r), 0, KIN_PROTO_MAX_WINDOWS, "number of windows");
     for (int i = 0; i < m->n_windows; i++) {
         kin_proto_window *w = &m->window[i];
-        *w = (kin_proto_window){kin_reader_u16(r), 0, 0, 0};
+        *w = (kin_proto_window){.round = kin_reader_u16(r)};
         w->layer_begin = kin_reader_u16(r);
         w->layer_end = (uint16_t)kin_reader_range(r, kin_reader_u16(r), 0, KIN_PROTO_MAX_LAYERS, "layer_end");
         w->n_gpu = kin_reader_u16(r);
+        w->n_cpu_moe = (uint16_t)kin_reader_range(r, kin_reader_u16(r), 0, w->n_gpu, "n_cpu_moe");
         if (w->round >= m->n_rounds) kin_reader_fail(r, "window %d is in round %d of %d", i, w->round, m->n_rounds);
         if (w->layer_begin >= w->layer_end) kin_reader_fail(r, "window %d has no layers", i);
         if (w->n_gpu > w->layer_end - w->layer_begin) kin_reader_fail(r, "window %d has more layers on the GPU than layers", i);

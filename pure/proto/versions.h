@@ -10,7 +10,7 @@
 #include "pure/proto/message.h"
 
 // The range of this program.
-enum { KIN_PROTO_VERSION_MIN = 24, KIN_PROTO_VERSION_MAX = 24 };
+enum { KIN_PROTO_VERSION_MIN = 25, KIN_PROTO_VERSION_MAX = 25 };
 
 #define KIN_PROTO_VERSIONS ((kin_proto_versions){KIN_PROTO_VERSION_MIN, KIN_PROTO_VERSION_MAX})
 
