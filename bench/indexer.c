@@ -191,8 +191,12 @@ int main(int argc, char **argv) {
     l.by_cell.kv = by_cell;
     l.by_cell.chosen = l.chosen = allocate((size_t)o.top_k * sizeof *l.chosen);
     l.by_cell.n_chosen = o.top_k;
-    l.query = (kin_index_query){o.index_heads, KEY_DIM, random_floats(&rng, (size_t)(o.index_heads * KEY_DIM)),
-                                random_floats(&rng, (size_t)o.index_heads), 0};
+    l.query = (kin_index_query){o.index_heads,
+                                KEY_DIM,
+                                random_floats(&rng, (size_t)(o.index_heads * KEY_DIM)),
+                                random_floats(&rng, (size_t)o.index_heads),
+                                0,
+                                KIN_KV_CELLS};
     l.keys = random_halves(k, &rng, (size_t)most * KEY_DIM);
     l.scores = allocate((size_t)most * sizeof *l.scores);
     printf("backend %s, %d threads, ms per layer and token\n", k->name, o.threads);

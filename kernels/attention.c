@@ -50,8 +50,10 @@ size_t kin_attention_partial_bytes(const kin_kv_layout *kv, int n_head, int64_t 
 
 int64_t kin_attention_plan(kin_attention *a, int n_threads) {
     kin_assert(kin_kv_has(&a->kv) && a->n_head % a->kv.n_head_kv == 0);
-    kin_assert(!a->chosen || (a->kv.by_cell && !a->first_cells && !a->chosen_blocks));
+    kin_assert(!a->chosen || (a->kv.by_cell && !a->first_cells && !a->chosen_blocks && !a->chosen_groups));
     kin_assert(!a->chosen_blocks || (!a->kv.by_cell && !a->first_cells && a->n_chosen % a->chosen_step == 0));
+    kin_assert(!a->chosen_groups || (!a->kv.by_cell && !a->kv.v_in_k && !a->first_cells && !a->chosen_blocks));
+    kin_assert(!a->chosen_groups || (a->chosen_step % KIN_GROUP_CELLS == 0 && a->n_chosen % a->chosen_step == 0));
     a->n_seen = 0;
     a->n_tiles = a->last_tile = a->last_tile_row = 0;
     for (int64_t row = 0; row < a->n_rows; row = kin_attention_tile_end(a, row)) a->n_tiles++;

@@ -8,6 +8,7 @@
 #include "kernels/kernels.h"
 
 enum {
+    KIN_GROUP_CELLS = 4,    // cells that are read together where groups of positions are chosen: they are in one block
     KIN_TILE_QUERIES = 64,  // maximum per tile, for one kv head
     KIN_TILE_VALUES = 8192, // maximum values of a tile's queries: 64 of 128, 32 of 256, 14 of 576 (with a tile of K or V
                             // they fit in the first two cache levels)
@@ -15,12 +16,22 @@ enum {
 
 // True if a row attends to chosen positions only.
 static inline bool kin_attention_chooses(const kin_attention *a, int64_t row) {
+    if (a->chosen_groups) return a->n_cells[row] - a->n_cells[row] % a->chosen_step > a->n_chosen;
     return (a->chosen || a->chosen_blocks) && a->n_cells[row] > a->n_chosen;
 }
 // Returns how many cells a row attends to: n_cells, or the number of chosen ones.
 static inline int32_t kin_attention_end(const kin_attention *a, int64_t row) {
     if (!kin_attention_chooses(a, row)) return a->n_cells[row];
+    if (a->chosen_groups) return a->n_chosen + a->n_cells[row] % a->chosen_step;
     return a->chosen ? a->n_chosen : a->n_chosen - a->chosen_step + (a->n_cells[row] - 1) % a->chosen_step + 1;
+}
+// Returns the position that takes a place in the spans of a row whose choice is one of positions or of groups.
+static inline int32_t kin_attention_position(const kin_attention *a, int64_t row, int place) {
+    const int step = a->chosen_step;
+    if (!kin_attention_chooses(a, row)) return place;
+    if (!a->chosen_groups) return a->chosen[row * a->n_chosen + place];
+    if (place >= a->n_chosen) return a->n_cells[row] - a->n_cells[row] % step + place - a->n_chosen;
+    return a->chosen_groups[row * (a->n_chosen / step) + place / step] * step + place % step;
 }
 // Returns the table of cache blocks that a row attends to, for a kv head: entry i has its cells 64 i to 64 i + 63.
 static inline const int32_t *kin_attention_blocks(const kin_attention *a, int64_t row, int head) {

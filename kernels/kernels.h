@@ -142,6 +142,10 @@ typedef struct kin_attention {
                                   // positions, for each kv head others. Of the last chosen_step positions a row attends to those
                                   // up to its own. Without by_cell. NULL: rows attend to all
     int chosen_step;
+    const int32_t *chosen_groups; // i32 [n_rows, n_chosen / chosen_step]: the same, but groups of chosen_step positions, a
+                                  // multiple of 4: group g has those from chosen_step g on. A row attends to them if its
+                                  // positions make more whole groups, and then to its positions after the last whole one.
+                                  // Without by_cell and v_in_k. NULL: rows attend to all
     const int32_t *const *blocks; // [n_rows] the block of a row's positions 64 i .. Consecutive rows with the same table (the
                                   // same pointer) read K and V once
     float *out;                   // f32 [n_rows, ldo], of which n_head * v_dim are written
@@ -177,11 +181,13 @@ size_t kin_attention_partial_bytes(const kin_kv_layout *kv, int n_head, int64_t 
 
 // Scores of the cells of a block, of one query: the sum over the heads, in order, of weight * max(q . k, least), where each
 // product is a sum over the columns in order.
+enum { KIN_POOLED_KEYS = 16 }; // keys in a block of cells, if several cells have one together
 typedef struct kin_index_query {
     int n_head, dim;      // dim is a multiple of 16
     const float *q;       // f32 [n_head, dim]
     const float *weights; // f32 [n_head]
     float least;          // 0 or -INFINITY
+    int n_keys;           // of a block: KIN_KV_CELLS or KIN_POOLED_KEYS
 } kin_index_query;
 
 // Finds the n greatest of many scores, of equal ones the first. NaN is less than all others.
@@ -349,7 +355,7 @@ typedef struct kin_kernels {
     void (*attend)(kin_attention *a, int64_t begin, int64_t end);
     void (*attend_merge)(const kin_attention *a, int64_t begin, int64_t end);
 
-    // The scores of the 64 cells of a block of an indexer's keys: k // f16 [dim][64 cells] -> scores // f32 [64]
+    // The scores of a block of an indexer's keys: k // f16 [dim][n_keys] -> scores // f32 [n_keys]
     void (*index_scores)(const kin_index_query *query, const uint16_t *k, float *scores);
 
     // y = x / sqrt(mean(x^2) + eps) * weight; all // f32 [n], n a multiple of 16. y may be x. weight NULL: 1.

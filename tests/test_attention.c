@@ -131,7 +131,7 @@ typedef struct manner {
     bool may_split;
     int step;   // tasks per call
     int window; // cells that a row sees; 0: all
-    const int32_t *chosen, *chosen_blocks;
+    const int32_t *chosen, *chosen_blocks, *chosen_groups;
     int n_chosen, chosen_step;
 } manner;
 
@@ -182,6 +182,7 @@ static void attend(const context *w, const row *rows, int n, const manner *m, fl
                        .n_chosen = m->n_chosen,
                        .chosen_blocks = m->chosen_blocks,
                        .chosen_step = m->chosen_step,
+                       .chosen_groups = m->chosen_groups,
                        .blocks = blocks,
                        .out = out,
                        .ldo = (int64_t)out_width(w),
@@ -537,6 +538,63 @@ static void check_chunks(const context *w, int n, manner m) {
 }
 #define check_chunks(...) FROM_TEST(check_chunks(__VA_ARGS__))
 
+// Chooses n groups of the row's whole ones. Writes their positions, and those after the last whole group; returns how many these
+// are.
+static int choose_some_groups(kin_rng *rng, row r, int n, int step, int32_t *groups, int32_t *positions) {
+    const int n_whole = (r.position + 1) / step;
+    int n_positions = 0;
+    choose_some(rng, n_whole, n, groups);
+    for (int i = 0; i < n; i++)
+        for (int k = 0; k < step; k++) positions[n_positions++] = groups[i] * step + k;
+    for (int pos = n_whole * step; pos <= r.position; pos++) positions[n_positions++] = pos;
+    return n_positions;
+}
+
+static void check_chosen_groups(kin_kv_layout kv, int group, int n_chosen, int step, int n_threads, bool may_split) {
+    enum { ROWS = 7 };
+    const row rows[ROWS] = {{0, 1290}, {1, 1299}, {0, n_chosen + step - 2}, {0, n_chosen + step - 1}, {0, 30},
+                            {0, 1279}, {1, 1281}};
+    const int n[] = {1300, 1300}, n_groups = n_chosen / step;
+    int32_t *groups = allocate((size_t)(ROWS * n_groups) * sizeof *groups), positions[1300];
+    float *want[ROWS];
+    context w;
+    kin_rng rng;
+    kin_rng_seed(&rng, 5);
+    open_context(&w, kv, group, 2, n);
+    memset(groups, 0xff, (size_t)(ROWS * n_groups) * sizeof *groups); // rows that see all do not read it
+    for (int i = 0; i < ROWS; i++) {
+        const manner alone = plain();
+        const bool sees_all = (rows[i].position + 1) / step <= n_groups;
+        const int n_seen = sees_all ? 0 : choose_some_groups(&rng, rows[i], n_groups, step, groups + i * n_groups, positions);
+        want[i] = sees_all ? results(&w, &rows[i], 1, &alone) : result_of_few(&w, rows[i], positions, n_seen);
+    }
+    manner m = {.n_threads = n_threads, .may_split = may_split, .step = n_threads, .n_chosen = n_chosen};
+    m.chosen_groups = groups;
+    m.chosen_step = step;
+    for (int b = 0; (m.kernels = kin_kernels_at(b)); b++) {
+        if (!kin_kernels_can_run(m.kernels)) continue;
+        float *got = results(&w, rows, ROWS, &m);
+        for (int i = 0; i < ROWS; i++) assert_same(&w, got + (size_t)i * out_width(&w), want[i], 1);
+        free(got);
+    }
+    for (int i = 0; i < ROWS; i++) free(want[i]);
+    free(groups);
+    close_context(&w);
+}
+#define check_chosen_groups(...) FROM_TEST(check_chosen_groups(__VA_ARGS__))
+
+static void a_row_that_chooses_groups_has_the_bits_of_a_sequence_of_their_cells(void **state) {
+    (void)state;
+    for (int is_q8_0 = 0; is_q8_0 < 2; is_q8_0++) {
+        const kin_kv_layout kv = {is_q8_0 ? KIN_TYPE_Q8_0 : KIN_TYPE_F16, 2, 96, 64, false, false};
+        check_chosen_groups(kv, 4, 28, 4, 1, false);
+        check_chosen_groups(kv, 12, 600, 4, 1, false);
+        check_chosen_groups(kv, 12, 600, 4, 8, true);
+        check_chosen_groups(kv, 4, 512, 16, 3, false);
+        check_chosen_groups(kv, 90, 64, 64, 1, false); // queries of two tiles
+    }
+}
+
 static void a_row_has_the_same_bits_in_every_chunk(void **state) {
     (void)state;
     const int groups[] = {1, 2, 4, 5, 7, 16, 71}, n = 600;
@@ -563,7 +621,8 @@ static void check_splits(kin_kv_layout kv, int group, int begin, int n_rows) {
         float *expected = results(&w, rows, n_rows, &m);
         for (int threads = 2; threads <= 16; threads *= 2) {
             for (int split = 0; split < 2; split++) {
-                m = (manner){best(), threads, split, threads % 3 + 1, window, NULL, NULL, 0, 0};
+                m = (manner){
+                    .kernels = best(), .n_threads = threads, .may_split = split, .step = threads % 3 + 1, .window = window};
                 float *out = results(&w, rows, n_rows, &m);
                 assert_same(&w, out, expected, n_rows);
                 free(out);
@@ -702,6 +761,7 @@ int main(void) {
         cmocka_unit_test(keys_by_cell_give_the_bits_of_keys_by_block),
         cmocka_unit_test(a_row_that_chooses_has_the_bits_of_a_sequence_of_the_chosen_cells),
         cmocka_unit_test(heads_that_choose_blocks_have_the_bits_of_sequences_of_these),
+        cmocka_unit_test(a_row_that_chooses_groups_has_the_bits_of_a_sequence_of_their_cells),
         cmocka_unit_test(a_row_has_the_same_bits_in_every_chunk),
         cmocka_unit_test(a_row_has_the_same_bits_for_every_split_into_tasks),
         cmocka_unit_test(queries_of_a_head_that_exceed_a_tile_are_several_tasks),

@@ -239,7 +239,7 @@ static matrix gather(tile *t, bool is_k) {
     const int k_dim = t->a->kv.k_dim, v_dim = t->a->kv.v_dim;
     const uint16_t *cell[CELLS];
     for (int i = 0; i < CELLS; i++) {
-        const cell_place at = tile_cell(t, i);
+        const cell_place at = tile_cell(t, true, i);
         cell[i] = (const uint16_t *)at.head + at.cell * k_dim;
     }
     if (is_k) turn_cells(t, cell, t->wide);
@@ -248,11 +248,50 @@ static matrix gather(tile *t, bool is_k) {
     return (matrix){t->wide, t->wide, FROM_F32};
 }
 
+enum { GROUP = KIN_GROUP_CELLS };
+
+// Makes K of groups of cells: -> f32 [k_dim][CELLS], of as many cells as are seen, rounded up to a multiple of 16.
+static void join_keys(const tile *t, float *to) {
+    const int cells = (t->seen + 15) / 16 * 16;
+    const uint16_t *group[CELLS / GROUP];
+    uint16_t joined[16][CELLS];
+    for (int c = 0; c < cells; c += GROUP) {
+        const cell_place at = tile_cell(t, true, c);
+        group[c / GROUP] = (const uint16_t *)at.head + at.cell;
+    }
+    for (int d = 0; d < t->a->kv.k_dim; d += 16) {
+        for (int c = 0; c < cells; c += GROUP)
+            for (int i = 0; i < 16; i++) memcpy(joined[i] + c, group[c / GROUP] + (d + i) * CELLS, GROUP * sizeof(uint16_t));
+        for (int i = 0; i < 16; i++)
+            for (int c = 0; c < cells; c += 16) vf_store(to + (d + i) * CELLS + c, vf_load_f16_normal(joined[i] + c));
+    }
+}
+
+// Makes V of them: -> f32 [cells][v_dim]
+static void join_values(const tile *t, float *to) {
+    const int dim = t->a->kv.v_dim;
+    for (int c = 0; c < t->seen; c += GROUP) {
+        const cell_place at = tile_cell(t, false, c);
+        const uint16_t *from = (const uint16_t *)at.head + at.cell * dim;
+        const int n = (t->seen - c < GROUP ? t->seen - c : GROUP) * dim;
+        for (int d = 0; d < n; d += 16) vf_store(to + c * dim + d, vf_load_f16_normal(from + d));
+    }
+}
+
+static matrix join(tile *t, bool is_k) {
+    if (is_k)
+        join_keys(t, t->wide);
+    else
+        join_values(t, t->wide);
+    return (matrix){t->wide, t->wide, FROM_F32};
+}
+
 // block: two blocks of the cache: the current one, and the one to prefetch.
 static matrix block_of(tile *t, bool is_k, const int32_t block[2]) {
     const kin_kv_layout *kv = &t->a->kv;
     const bool turns = !is_k && kv->v_in_k;
     if (kv->by_cell) return gather(t, is_k);
+    if (tile_chooses_groups(t)) return join(t, is_k);
     const cells b = tile_cells(t, is_k || turns, block);
     if (turns) {
         turn_f16(b.data, t->seen, kv->v_dim, t->wide);
@@ -454,12 +493,13 @@ static int32_t block_after(tile *t, int b, int n) {
 // Processes the positions [begin, end) of a span, of which some query attends to the first and to the last; may be empty.
 static void run_span(tile *t, int begin, int end) {
     const int32_t *blocks = kin_attention_blocks(t->a, t->row, t->head);
+    const bool reads_cells = t->a->kv.by_cell || tile_chooses_groups(t);
     begin_span(t);
     if (begin >= end) clear_values(t, 0, t->n);
     for (int b = begin / CELLS; b * CELLS < end; b++) {
         see(t, b * CELLS);
         t->is_first = b == begin / CELLS;
-        const int32_t first = t->a->kv.by_cell ? 0 : blocks[b], next = t->a->kv.by_cell ? 0 : block_after(t, b, FETCH_AHEAD);
+        const int32_t first = reads_cells ? 0 : blocks[b], next = reads_cells ? 0 : block_after(t, b, FETCH_AHEAD);
         const int32_t block[2] = {first, next};
         if (t->a->kv.type == KIN_TYPE_F16)
             run_block(t, block);

@@ -358,7 +358,7 @@ static cells gather(tile *t) {
     const int dim = t->a->kv.k_dim;
     uint16_t *scales = (uint16_t *)(t->gathered + dim * CELLS);
     for (int c = 0; c < CELLS; c++) {
-        const cell_place at = tile_cell(t, c);
+        const cell_place at = tile_cell(t, true, c);
         const int8_t *from = (const int8_t *)at.head + at.cell * dim;
         const uint16_t *from_scales = (const uint16_t *)(at.head + dim * CELLS) + at.cell * (dim / 32);
         for (int d = 0; d < dim; d += 4) memcpy(t->gathered + d * CELLS + 4 * c, from + d, 4);
@@ -367,9 +367,36 @@ static cells gather(tile *t) {
     return (cells){t->gathered, t->gathered};
 }
 
+// Makes K or V of groups of cells, in a block's layout: bytes [k_dim / 4][CELLS][4] or [CELLS / 4][v_dim][4], then the scales.
+static cells join(const tile *t, bool is_k, int8_t *to) {
+    enum { GROUP = KIN_GROUP_CELLS };
+    const int dim = is_k ? t->a->kv.k_dim : t->a->kv.v_dim;
+    for (int c = 0; c < CELLS; c += GROUP) {
+        const cell_place at = tile_cell(t, is_k, c);
+        const int8_t *from = (const int8_t *)at.head;
+        const size_t scales = (size_t)dim * CELLS, size = GROUP * sizeof(uint16_t);
+        if (is_k)
+            for (int d = 0; d < dim; d += 4) memcpy(to + d * CELLS + 4 * c, from + d * CELLS + 4 * at.cell, 4 * GROUP);
+        else
+            memcpy(to + c * dim, from + at.cell * dim, (size_t)(GROUP * dim));
+        for (int b = 0; b < dim / 32; b++)
+            memcpy(to + scales + 2 * (size_t)(b * CELLS + c), from + scales + 2 * (size_t)(b * CELLS + at.cell), size);
+    }
+    return (cells){to, to};
+}
+
+static cells keys_of(tile *t, const int32_t block[2]) {
+    if (tile_chooses_groups(t)) return join(t, true, t->gathered);
+    return t->a->kv.by_cell ? gather(t) : tile_cells(t, true, block);
+}
+
+static cells values_of(tile *t, const cells *k, const int32_t block[2]) {
+    if (tile_chooses_groups(t)) return join(t, false, t->turned);
+    return t->a->kv.v_in_k ? turn_keys(t, k) : tile_cells(t, false, block);
+}
+
 void SIMD_FN(kin_attend_q8_0)(tile *t, const int32_t block[2]) {
-    const cells k = t->a->kv.by_cell ? gather(t) : tile_cells(t, true, block),
-                v = t->a->kv.v_in_k ? turn_keys(t, &k) : tile_cells(t, false, block);
+    const cells k = keys_of(t, block), v = values_of(t, &k, block);
     float greatest[QUERIES], lift[QUERIES];
     shares s;
     bool some_all = false, some_less = false;

@@ -87,20 +87,23 @@ static inline cells tile_cells(const tile *t, bool is_k, const int32_t block[2])
     return (cells){data, t->n <= FETCH_QUERIES ? next : data};
 }
 
-// Where K of a cell of the current block is, if it is stored by cell.
+// Where K or V of a cell of the current block is, if single cells are read.
 typedef struct cell_place {
     const char *head; // the block of the cache, of the tile's head
     int cell;         // within the block
 } cell_place;
 
 // Returns that of cell i; of a cell that no query sees that of the first one.
-static inline cell_place tile_cell(const tile *t, int i) {
+static inline cell_place tile_cell(const tile *t, bool is_k, int i) {
     const kin_attention *a = t->a;
-    const int place = t->at + (i < t->seen ? i : 0);
-    const int pos = kin_attention_chooses(a, t->row) ? a->chosen[t->row * a->n_chosen + place] : place;
+    const int pos = kin_attention_position(a, t->row, t->at + (i < t->seen ? i : 0));
     const size_t block = (size_t)a->blocks[t->row][pos / CELLS];
-    return (cell_place){(const char *)a->k + block * t->block_bytes[1] + (size_t)t->head * t->head_bytes[1], pos % CELLS};
+    const char *cache = is_k ? a->k : a->v;
+    return (cell_place){cache + block * t->block_bytes[is_k] + (size_t)t->head * t->head_bytes[is_k], pos % CELLS};
 }
+
+// True if the tile is a row that attends to chosen groups of cells. Such a group is in one block.
+static inline bool tile_chooses_groups(const tile *t) { return t->a->chosen_groups && kin_attention_chooses(t->a, t->row); }
 
 static inline bool sees_all(const tile *t, int i) { return t->see_end[i] - t->see_begin[i] == CELLS; }
 static inline bool sees_none(const tile *t, int i) { return t->see_end[i] == t->see_begin[i]; }

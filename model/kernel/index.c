@@ -93,7 +93,8 @@ static kin_index_query query_of(const struct kin_op *op, const struct ggml_tenso
     return (kin_index_query){.n_head = op->hp->indexer.n_head,
                              .dim = op->hp->indexer.key_dim,
                              .q = (const float *)q->data + row * q->ne[0],
-                             .weights = (const float *)weights->data + row * weights->ne[0]};
+                             .weights = (const float *)weights->data + row * weights->ne[0],
+                             .n_keys = KIN_KV_CELLS};
 }
 
 // Computes the scores of the positions 64 b .. 64 b + 63 of a row's sequence: scores // f32 [64]
@@ -186,7 +187,8 @@ static void score_blocks(const struct kin_op *op, struct ggml_tensor *const *src
     const struct ggml_tensor *q = src[0], *cache = src[1];
     const int n_cells = op->rows->plain.n_cells[row], n_blocks = count_blocks(op, row);
     const float *of_head = (const float *)q->data + row * q->ne[0] + (int64_t)head * x->key_dim;
-    const kin_index_query query = {.n_head = 1, .dim = x->key_dim, .q = of_head, .weights = &one, .least = -INFINITY};
+    const kin_index_query query = {
+        .n_head = 1, .dim = x->key_dim, .q = of_head, .weights = &one, .least = -INFINITY, .n_keys = KIN_KV_CELLS};
     float of_cells[KIN_KV_CELLS];
     for (int i = begin; i < end; i++, scores++) {
         *scores = i < n_blocks - x->n_local ? -INFINITY : INFINITY;
