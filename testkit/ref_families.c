@@ -199,23 +199,26 @@ static int read_deepseek4_layer(const kin_ref_keys *k, kin_ref_model *m, kin_ref
     return kin_ref_get_float_at(k, "swiglu_clamp_shexp", il, w->expert_limit, &w->shared_limit);
 }
 
-// Up to n_ctx_max tokens the indexer chooses all of them: whole blocks, and the tokens after the last one.
 static int read_qwen4exp(const kin_ref_keys *k, kin_ref_model *m) {
-    int most = 1;
-    for (int il = 0; il < m->n_layer; il++) {
-        int ratio;
-        if (kin_ref_get_int_at(k, "attention.compress_ratios", il, 0, &ratio) < 0) return KIN_FAIL;
-        if (ratio > most) most = ratio;
-    }
-    if (kin_ref_get_int(k, "attention.indexer.top_k", 0, &m->n_ctx_max) < 0) return KIN_FAIL;
-    m->n_ctx_max += most - 1;
     return kin_ref_get_int(k, "hyper_connection.count", 0, &m->n_streams);
+}
+
+// The indexer's number of tokens is one of whole blocks. A layer whose ratio is 0 sees all tokens.
+static int read_qwen4exp_indexer(const kin_ref_keys *k, kin_ref_block_indexer *x, int il) {
+    int n_tokens;
+    x->pools = true;
+    if (kin_ref_get_int_at(k, "attention.compress_ratios", il, 0, &x->n_block) < 0) return KIN_FAIL;
+    if (kin_ref_get_int(k, "attention.indexer.top_k", 0, &n_tokens) < 0) return KIN_FAIL;
+    if (x->n_block == 0) x->n_head = 0;
+    x->n_chosen = x->n_block > 0 ? n_tokens / x->n_block : 0;
+    return 0;
 }
 
 static int read_qwen4exp_layer(const kin_ref_keys *k, kin_ref_model *m, kin_ref_layer *w, int il) {
     kin_ref_ngram *g = &w->ngram;
-    (void)m, (void)il;
+    (void)m;
     w->gated.gates_by_sigmoid = true;
+    if (w->indexer.n_head > 0 && read_qwen4exp_indexer(k, &w->indexer, il) < 0) return KIN_FAIL;
     if (!g->key.data) return 0;
     if (kin_ref_get_int(k, "ple.ngram_size", 0, &g->size) < 0) return KIN_FAIL;
     if (kin_ref_get_int(k, "ple.heads_per_ngram", 0, &g->n_heads) < 0) return KIN_FAIL;
@@ -375,6 +378,7 @@ static const kin_ref_family families[] = {
      .read_layer = read_deepseek4_layer},
     {.name = "qwen4exp",
      .rope = NEOX,
+     .chooses_blocks = true,
      .ignores_routing_keys = true,
      .has_query_gates = true,
      .read = read_qwen4exp,

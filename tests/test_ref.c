@@ -632,9 +632,6 @@ static void wrong_models_are_refused_by_name(void **state) {
     REFUSED(t->layers[0].ffn_down.n_mats = 3, "ffn_down");
     REFUSED(t->layers[0].bv.n_cols *= 2, "bv");
 #undef REFUSED
-    t->model.n_ctx_max = CTX;
-    assert_null(kin_ref_session_open(&t->model, 0, LAYERS, CTX + 1));
-    t->model.n_ctx_max = 0;
     assert_null(kin_ref_session_open(&t->model, 0, LAYERS, 0));
     assert_null(kin_ref_session_open(&t->model, 0, LAYERS, KIN_REF_CTX_MAX + 1));
     assert_null(kin_ref_model_check(&t->model, 1, 1)); // no layers, as in a head: valid

@@ -75,7 +75,8 @@ static void attend_all(kin_ref_session *s, const kin_ref_layer *w, const float *
     if (w->sinks.data) kin_ref_tensor_row(&w->sinks, 0, s->weights);
     for (int h = 0; h < heads.n; h++) {
         const int i_kv = h / (heads.n / heads.n_kv);
-        const bool *seen = w->indexer.n_head > 0 ? s->seen + (size_t)i_kv * (size_t)(pos + 1) : NULL;
+        const bool *of_head = w->indexer.pools ? s->seen : s->seen + (size_t)i_kv * (size_t)(pos + 1);
+        const bool *seen = w->indexer.n_head > 0 ? of_head : NULL;
         attend(s, heads, s->q + h * heads.k_dim, k + i_kv * heads.k_dim, v + i_kv * heads.v_dim, first, pos, seen,
                w->sinks.data ? s->weights[h] : -INFINITY, s->heads + h * heads.v_dim);
     }

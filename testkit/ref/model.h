@@ -150,7 +150,6 @@ typedef struct kin_ref_layer {
 } kin_ref_layer;
 
 typedef struct kin_ref_model {
-    int n_ctx_max; // in longer contexts an indexer that is not computed would choose what attention sees; 0: any
     int n_layer, n_embd, n_vocab;
     int n_head, n_head_kv, head_dim; // query head h reads key/value head h / (n_head / n_head_kv); the most of all layers
     int value_dim;                   // of a head's value; 0: head_dim

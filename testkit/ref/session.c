@@ -67,7 +67,7 @@ static bool allocate_streams(kin_ref_session *s) {
     for (int il = s->layer_begin; il < s->layer_end; il++) {
         const kin_ref_layer *w = &m->layers[il];
         s->n_kept = max_size(s->n_kept, kin_ref_compressed_kept_floats(&w->compressed));
-        s->n_kept = max_size(s->n_kept, (size_t)max_int(w->latent.indexer.dim, w->indexer.dim));
+        s->n_kept = max_size(s->n_kept, (size_t)max_int(w->latent.indexer.dim, kin_ref_block_indexer_width(&w->indexer)));
         if (w->ngram.size > 0) s->n_kept = max_size(s->n_kept, kin_ref_width(m));
     }
     s->kept = floats(max_int(s->layer_end - s->layer_begin, 1), s->n_ctx, (int)s->n_kept);
@@ -129,7 +129,6 @@ static bool allocate(kin_ref_session *s) {
 
 kin_ref_session *kin_ref_session_open(const kin_ref_model *model, int layer_begin, int layer_end, int n_ctx) {
     if (kin_ref_model_check(model, layer_begin, layer_end) || n_ctx < 1 || n_ctx > KIN_REF_CTX_MAX) return NULL;
-    if (model->n_ctx_max > 0 && n_ctx > model->n_ctx_max) return NULL;
     kin_ref_session *s = calloc(1, sizeof *s);
     if (!s) return NULL;
     s->model = model;

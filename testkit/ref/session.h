@@ -10,8 +10,8 @@ typedef struct kin_ref_session kin_ref_session;
 
 #define KIN_REF_CTX_MAX (1 << 24)
 
-// Opens a session of at most n_ctx positions. NULL if the model fails kin_ref_model_check, n_ctx is not in [1, KIN_REF_CTX_MAX]
-// or more than the model's n_ctx_max, or out of memory.
+// Opens a session of at most n_ctx positions. NULL if the model fails kin_ref_model_check, n_ctx is not in [1, KIN_REF_CTX_MAX],
+// or out of memory.
 kin_ref_session *kin_ref_session_open(const kin_ref_model *model, int layer_begin, int layer_end, int n_ctx);
 void kin_ref_session_close(kin_ref_session *session);
 
