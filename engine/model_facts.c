@@ -195,9 +195,10 @@ static double read_of(const kin_hparams *hp, const kin_layer *layer, const kin_s
     const enum ggml_type type = o->kv_type;
     if (layer->is_recurrent || layer->has_no_attention) return 0;
     if (layer->is_compressed) return compressed_of(hp, layer, o);
-    const double part = kin_layer_chooses(layer) || kin_layer_chooses_blocks(layer) ? chosen_part(hp, o->n_ctx) : 1;
+    const bool chooses = kin_layer_chooses(layer) || kin_layer_chooses_blocks(layer) || kin_layer_chooses_groups(layer);
+    const double part = chooses ? chosen_part(hp, o->n_ctx) : 1;
     const size_t all = ggml_row_size(type, kin_layer_n_embd_k(layer) + kin_layer_n_embd_v(layer));
-    return (double)sizeof(ggml_fp16_t) * kin_layer_n_index(layer) + part * (double)all;
+    return (double)sizeof(ggml_fp16_t) * kin_layer_n_index_read(layer) + part * (double)all;
 }
 
 // Returns the bytes of the copies that a device keeps of keys and values of a layer before its own (kin_kv_home), in one round.

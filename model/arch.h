@@ -27,7 +27,7 @@ struct kin_arch {
     const char *const *ignored; // names of tensors of layers ("blk.N." left out) that kin accepts and, unless a layer requires
                                 // them, never reads, because what they compute changes nothing in the contexts that kin computes;
                                 // ends with NULL. NULL: none
-    bool ignores_always;        // no layer requires them: devices do not fetch them either
+    bool drafts_ignore;         // draft blocks never read them either
 
     // Reads the family's own keys into *hp, which already has the common ones; NULL: it has none.
     void (*read)(kin_hparams *hp, kin_meta *keys);

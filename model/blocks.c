@@ -276,6 +276,21 @@ static struct ggml_tensor *gate_heads(kin_graph *g, int il, struct ggml_tensor *
     return ggml_reshape_2d(g->ctx, ggml_mul(g->ctx, x, gate), n_embd_out, n);
 }
 
+// Stores the keys of the layer's indexer for the normed x, if it has one whose blocks have one key each.
+static void store_index(kin_graph *g, int il, struct ggml_tensor *x) {
+    const kin_layer layer = kin_layer_of(g->hp, il);
+    if (!kin_layer_chooses_groups(&layer)) return;
+    struct ggml_tensor *keys = linear(g, g->layers[il].w[KIN_W_INDEX_K_2], NULL, x); // [key_dim, n_tokens]
+    ggml_build_forward_expand(g->gf, kin_op_index_pool(g, il, keys));
+}
+
+// Returns the blocks that it chooses for the rows of x: i32 [n_chosen / n_block, n]. NULL: they see all.
+static struct ggml_tensor *choose_groups(kin_graph *g, int il, struct ggml_tensor *x, kin_graph_rows *rows) {
+    const kin_layer layer = kin_layer_of(g->hp, il);
+    if (!kin_layer_chooses_groups(&layer) || g->n_kv <= kin_indexer_n_seen(&g->hp->indexer)) return NULL;
+    return kin_op_index_groups(g, il, linear(g, g->layers[il].w[KIN_W_INDEX_Q], NULL, x), rows);
+}
+
 // Attention whose queries have gates beside them. normed: [n_embd, n_tokens] -> [n_embd_q, n]
 static struct ggml_tensor *attend_gated(kin_graph *g, int il, struct ggml_tensor *normed) {
     const kin_layer how = kin_layer_of(g->hp, il);
@@ -284,11 +299,13 @@ static struct ggml_tensor *attend_gated(kin_graph *g, int il, struct ggml_tensor
     struct ggml_tensor *y = kin_op_linear(g, normed, kv, none, 2, NULL); // [2 n_embd_kv, n_tokens]
     kin_graph_rows *rows = drops_rows(g, il) ? &g->out : &g->all;
     ggml_build_forward_expand(g->gf, kin_op_heads(g, il, y, 0, how.n_head_kv, &g->all));
-    if (drops_rows(g, il)) normed = wanted_rows(g, normed);                   // [n_embd, n]
+    store_index(g, il, normed);
+    if (drops_rows(g, il)) normed = wanted_rows(g, normed); // [n_embd, n]
+    struct ggml_tensor *chosen = choose_groups(g, il, normed, rows);
     struct ggml_tensor *both = linear(g, w[KIN_W_ATTN_Q_GATE], NULL, normed); // [2 n_embd_q, n]
     struct ggml_tensor *q = kin_op_fields(g, both, how.n_head, &(kin_op_field){0, how.head_dim}, 1);
     struct ggml_tensor *gate = kin_op_fields(g, both, how.n_head, &(kin_op_field){how.head_dim, how.head_dim}, 1);
-    y = kin_op_attend(g, il, kin_op_heads(g, il, q, how.n_head, 0, rows), NULL, rows); // [n_embd_q, n]
+    y = kin_op_attend(g, il, kin_op_heads(g, il, q, how.n_head, 0, rows), chosen, rows); // [n_embd_q, n]
     return kin_op_gate_heads(g, il, y, gate);
 }
 

@@ -110,7 +110,7 @@ typedef struct kin_graph_layer {
     struct ggml_tensor *w[KIN_W_COUNT]; // NULL if the family does not have it
     struct ggml_tensor *k, *v;          // KV cache [n_embd_k, n_cells], [n_embd_v, n_cells]; NULL in recurrent layers, v also in
                                         // latent ones
-    struct ggml_tensor *index;          // an indexer's keys f16 [n_index_key, n_cells]; NULL: it has none, or they are in k
+    struct ggml_tensor *index;          // an indexer's keys f16 [kin_layer_n_index, n_cells]; NULL: it has none, or they are in k
     float *states;                      // [number of states][kin_state_floats] in recurrent layers
 } kin_graph_layer;
 

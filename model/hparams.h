@@ -61,13 +61,22 @@ typedef struct kin_indexer {
     int key_dim;    // of which the first kin_latent.n_rot rotate; of keys of rows the last
     int n_chosen;   // 0: the model has no indexer
     int n_block;    // tokens that are chosen together (below); 0: they are single
-    int n_local;    // of these blocks the newest ones, which are always chosen, at least 1
+    int n_local;    // of these blocks the newest ones, which are always chosen, at least 1; with `pools` 0
+    bool pools;     // a block has one key, which is made of its tokens' (below)
     bool rope_neox; // of its queries and keys
     float eps;      // of the keys' norm, which subtracts the mean unless tokens are chosen by blocks
 } kin_indexer;
 
 // With n_block the heads of an indexer are as many as key/value heads, each of which sees blocks of its own. A block's score is
 // the greatest query . key of its tokens up to the query's own; of n_chosen / n_block blocks the newest is the query's.
+
+// If a block has one key, this is the mean of those of its tokens, normalised and rotated as at the first of them. Its score is
+// the sum over the heads of max(query . key, 0), and all key/value heads see the same blocks. A query's last whole block is
+// chosen like the others; the tokens after it are seen, too.
+enum { KIN_INDEX_HEADS = 64 };                               // most heads of such an indexer
+static inline int kin_indexer_n_seen(const kin_indexer *x) { // the most tokens that a query sees
+    return x->n_chosen + (x->pools ? x->n_block - 1 : 0);
+}
 
 // Attention over a window of tokens and over compressed rows of older tokens (DeepSeek V4). All heads of a token have one key,
 // which is also their value. In a layer with a ratio of r each whole block of r tokens makes a further such row: for each channel
@@ -129,6 +138,7 @@ typedef struct kin_layer {
     bool is_recurrent;           // a gated delta net, or a short convolution, instead of attention: a state of each sequence
     bool is_latent;              // attention is latent: head_dim and v_dim are those of the cache
     int n_index_key;             // numbers of the indexer's key in a token's cell, or in that which ends a block; 0: it has none
+    bool pools_index;            // its blocks have one key each (kin_indexer.pools)
     bool is_compressed;          // attention sees a window and compressed rows; head_dim is that of the one key
     int ratio;                   // tokens of a compressed row; 0: the layer has no such rows
     bool has_ngrams;             // an embedding of the last tokens is added to the streams before it
@@ -247,9 +257,16 @@ static inline int kin_layer_n_embd_v(const kin_layer *layer) {
     return layer->is_latent || layer->is_compressed ? 0 : layer->n_head_kv * layer->v_dim;
 }
 
-// The width of an indexer's keys in a cache of their own; those of compressed rows are beside these.
+// The numbers for a token of an indexer's keys in a cache of their own, where those of 64 tokens are followed by
+// KIN_POOLED_KEYS of blocks, if these have one each; and how many of them are read. Keys of compressed rows are beside these.
+static inline int kin_layer_n_pooled(const kin_layer *layer) {
+    return layer->pools_index ? layer->n_index_key * KIN_POOLED_KEYS / KIN_KV_CELLS : 0;
+}
 static inline int kin_layer_n_index(const kin_layer *layer) {
-    return layer->is_compressed ? 0 : layer->n_index_key;
+    return layer->is_compressed ? 0 : layer->n_index_key + kin_layer_n_pooled(layer);
+}
+static inline int kin_layer_n_index_read(const kin_layer *layer) {
+    return layer->pools_index ? kin_layer_n_pooled(layer) : kin_layer_n_index(layer);
 }
 
 static inline int kin_layer_n_embd_out(const kin_layer *layer) {
@@ -266,9 +283,12 @@ static inline bool kin_layer_chooses(const kin_layer *layer) {
     return layer->is_latent && (layer->n_index_key > 0 || layer->choice_back > 0);
 }
 
-// True if its attention reads blocks of tokens that its indexer chooses.
+// True if its attention reads blocks of tokens that its indexer chooses, of one key each, or of a key for each token.
+static inline bool kin_layer_chooses_groups(const kin_layer *layer) {
+    return layer->pools_index;
+}
 static inline bool kin_layer_chooses_blocks(const kin_layer *layer) {
-    return !layer->is_latent && !layer->is_compressed && layer->n_index_key > 0;
+    return !layer->is_latent && !layer->is_compressed && !layer->pools_index && layer->n_index_key > 0;
 }
 
 // Returns the layout of its KV cache with kin's kernels. type: a GGUF type number

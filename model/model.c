@@ -156,7 +156,7 @@ bool kin_model_ignores(const kin_model *m, const kin_gguf_tensor *t) {
     const int weight = kin_weight_find(*at);
     for (int il = 0; il < m->hp.n_layer && weight >= 0; il++)
         if (m->layers[il].w[weight] == t) return false;
-    if (weight < 0 || m->hp.arch->ignores_always) return true;
+    if (weight < 0 || m->hp.arch->drafts_ignore) return true;
     return layer_of_name(t->name) < m->hp.n_layer; // a draft block's may be needed
 }
 

@@ -4,8 +4,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "model/arch.h"
-
 typedef enum part {
     PART_EMBEDDING,
     PART_SHARED,
@@ -70,19 +68,9 @@ static kin_slice slice_of(const kin_slices *slices, const char *name) {
     return (kin_slice){0};
 }
 
-// True if kin never reads a layer's tensor: no weight has its name, or the family ignores it.
-static bool is_never_read(const kin_arch *arch, const char *name) {
-    if (kin_weight_find(name) < 0) return true;
-    for (const char *const *at = arch && arch->ignores_always ? arch->ignored : NULL; at && *at; at++)
-        if (strcmp(name, *at) == 0) return true;
-    return false;
-}
-
 // Collects the wanted tensors in the order of need; returns their number.
 static size_t pick(const kin_gguf *gguf, const kin_ranges_wanted *w, placed *out) {
     bool tied = !kin_gguf_find_tensor(gguf, "output.weight");
-    kin_err ignored;
-    const kin_arch *arch = kin_arch_of(gguf, &ignored);
     size_t n = 0;
     for (size_t i = 0; i < kin_gguf_n_tensors(gguf); i++) {
         const kin_gguf_tensor *t = kin_gguf_tensor_at(gguf, i);
@@ -91,7 +79,7 @@ static size_t pick(const kin_gguf *gguf, const kin_ranges_wanted *w, placed *out
         if (p.part == PART_LAYER) {
             char text[80];
             const char *name = name_in_layer(t->name, text, sizeof text);
-            if (is_never_read(arch, name)) continue;
+            if (kin_weight_find(name) < 0) continue; // kin never reads it
             p.slice = slice_of(&w->slices, name);
         }
         // A tied output and the embedding are the same tensor: it is fetched when the embedding is needed.

@@ -123,9 +123,6 @@ refused '/none/picture.svg: No such file' run -p x -n 2 --timeline /none/picture
 refused 'none.gguf' run -m "$dir/none.gguf" -p x
 status 1 "$kin" run --cluster --plan nonsense --key-file "$dir/plan.key" --listen 127.0.0.1 --port 0 -p x
 says "$err" 'plan nonsense: there is no such file, and the words are auto, even, memory and tp'
-golden=${0%/*}/golden
-refused 'use --ctx 2051 or less' run -m "$golden/qwen4exp.q8_0.gguf" -p x --ctx 2052
-refused 'use --ctx 2051 or less' plan -m "$golden/qwen4exp.q8_0.gguf" --ctx 2052
 refused 'use a larger --ctx' run -p 'one two three four five six seven' --ctx 4
 refused 'use a smaller --ctx' run -p x --ctx 134217728 --batch 1
 wrong "'x' is not a token id" eval --tokens '1 x'

@@ -18,7 +18,6 @@
 #include "engine/model_facts.h"
 #include "engine/shard_memory.h"
 #include "model/draft_block.h"
-#include "model/ranges.h"
 #include "testkit/gguf_write.h"
 #include "testkit/golden.h"
 #include "testkit/head_eval.h"
@@ -75,8 +74,8 @@ static bool is_known(const kin_golden *g) {
 // True if only kin's kernels can compute the model.
 static bool lacks_ggml(const kin_golden *g) {
     static const char *const lacking[] = {
-        "deepseek32",         "deepseek4",       "dsv2",      "dsv3.",      "glm-dsa", "kimi-linear.", "lfm2",     "ministral3.",
-        "minimax-m3-sparse.", "mistral-large3.", "mistral4.", "nemotron_h", "qwen35",  "qwen3next",    "qwen4exp."};
+        "deepseek32",         "deepseek4",       "dsv2",      "dsv3.",      "glm-dsa", "kimi-linear.", "lfm2",    "ministral3.",
+        "minimax-m3-sparse.", "mistral-large3.", "mistral4.", "nemotron_h", "qwen35",  "qwen3next",    "qwen4exp"};
     for (size_t i = 0; i < sizeof lacking / sizeof *lacking; i++)
         if (strncmp(g->name, lacking[i], strlen(lacking[i])) == 0) return true;
     return false;
@@ -330,18 +329,17 @@ static double median_error(const kin_golden *g, const float *got, const float *w
 static void check_turns(const char *dir, const kin_golden *g) {
     enum { MOST = 8 };
     const size_t n = (size_t)g->n_ids * (size_t)g->n_vocab;
-    const int n_seqs = strncmp(g->name, "qwen4exp.", 9) == 0 ? 4 : MOST; // its context has room for 5 states
     float *f16 = malloc(n * sizeof *f16), *q8_0 = malloc(n * sizeof *q8_0), *all = malloc(MOST * n * sizeof *all);
     char path[1024];
     assert_true(f16 && q8_0 && all);
     snprintf(path, sizeof path, "%s/%s.gguf", dir, g->name);
     eval_in_turns(path, g, GGML_TYPE_F16, 1, f16);
-    eval_in_turns(path, g, GGML_TYPE_F16, n_seqs, all);
-    for (int i = 0; i < n_seqs; i++) assert_memory_equal(all + (size_t)i * n, f16, n * sizeof *f16);
+    eval_in_turns(path, g, GGML_TYPE_F16, MOST, all);
+    for (int i = 0; i < MOST; i++) assert_memory_equal(all + (size_t)i * n, f16, n * sizeof *f16);
     if (has_heads_for(path, GGML_TYPE_Q8_0)) {
         eval_in_turns(path, g, GGML_TYPE_Q8_0, 1, q8_0);
-        eval_in_turns(path, g, GGML_TYPE_Q8_0, n_seqs, all);
-        for (int i = 0; i < n_seqs; i++) assert_memory_equal(all + (size_t)i * n, q8_0, n * sizeof *q8_0);
+        eval_in_turns(path, g, GGML_TYPE_Q8_0, MOST, all);
+        for (int i = 0; i < MOST; i++) assert_memory_equal(all + (size_t)i * n, q8_0, n * sizeof *q8_0);
         const double error = median_error(g, q8_0, f16);
         print_message("             %-24s a Q8_0 cache differs by %.2e\n", g->name, error);
         assert_true(error < 0.05);
@@ -404,6 +402,7 @@ static void a_ring_of_two_has_the_bits_of_one_machine(void **state) {
     check_ring(OWN_DIR, own_of("glm-dsa-sparse."));
     check_ring(OWN_DIR, own_of("minimax-m3-sparse."));
     check_ring(OWN_DIR, own_of("glm-dsa-shared."));
+    check_ring(OWN_DIR, own_of("qwen4exp-sparse."));
     check_ring(OWN_DIR, own_of("kimi-linear."));
 }
 
@@ -531,10 +530,11 @@ static void check_states(const kin_golden *g) {
 }
 #define check_states(...) FROM_TEST(check_states(__VA_ARGS__))
 
-// The tokens before a step, and what they have added, are in the sequence's state.
-static void ngram_embeddings_are_of_the_sequence(void **state) {
+// The tokens before a step, and what they have added, are in the sequence's state. Keys of blocks are made of tokens that stay.
+static void ngram_embeddings_and_keys_of_blocks_are_of_the_sequence(void **state) {
     (void)state;
     check_states(own_of("qwen4exp."));
+    check_states(own_of("qwen4exp-sparse."));
 }
 
 static void states_of_delta_attention_are_of_the_sequence(void **state) {
@@ -568,86 +568,6 @@ static void plans_know_the_facts_of_every_family(void **state) {
 
 // ---- indexers
 
-static uint64_t bytes_of_indexer(const kin_model *m, int il) {
-    uint64_t bytes = 0;
-    char prefix[32];
-    snprintf(prefix, sizeof prefix, "blk.%d.indexer.", il);
-    for (size_t i = 0; i < kin_gguf_n_tensors(m->gguf); i++) {
-        const kin_gguf_tensor *t = kin_gguf_tensor_at(m->gguf, i);
-        const bool is_of_indexer = t->name.len > strlen(prefix) && memcmp(t->name.at, prefix, strlen(prefix)) == 0;
-        if (!is_of_indexer) continue;
-        assert_true(kin_model_ignores(m, t));
-        bytes += t->n_bytes;
-    }
-    return bytes;
-}
-
-static uint64_t bytes_of_layer(const kin_model *m, int il) {
-    uint64_t bytes = 0;
-    char prefix[32];
-    snprintf(prefix, sizeof prefix, "blk.%d.", il);
-    for (size_t i = 0; i < kin_gguf_n_tensors(m->gguf); i++) {
-        const kin_gguf_tensor *t = kin_gguf_tensor_at(m->gguf, i);
-        if (t->name.len > strlen(prefix) && memcmp(t->name.at, prefix, strlen(prefix)) == 0) bytes += t->n_bytes;
-    }
-    return bytes;
-}
-
-// Returns the bytes that a device with these layers fetches.
-static uint64_t fetched_bytes(const kin_model *m, int layer_begin, int layer_end) {
-    const kin_ranges_wanted wanted = {.layer_begin = layer_begin, .layer_end = layer_end};
-    kin_range *ranges;
-    size_t n;
-    kin_err err;
-    if (kin_ranges_list(m->gguf, &wanted, &ranges, &n, &err) != 0) fail_msg("%s", err.text);
-    const uint64_t bytes = kin_ranges_bytes(ranges, n);
-    free(ranges);
-    return bytes;
-}
-
-// Of the layer's tensors, those of its indexer are neither counted, nor fetched by a device that computes the layer.
-static void check_indexer(const kin_model *m, int il) {
-    const uint64_t ignored = bytes_of_indexer(m, il), all = bytes_of_layer(m, il), headers = fetched_bytes(m, il, il);
-    assert_int_equal(kin_model_layer_bytes(m, il), all - ignored);
-    if (ignored > 0) assert_true(fetched_bytes(m, il, il + 1) - headers < all - ignored / 2);
-}
-#define check_indexer(...) FROM_TEST(check_indexer(__VA_ARGS__))
-
-static void an_indexer_is_accepted_and_not_read(void **state) {
-    static const char *const names[] = {"qwen4exp.q8_0"};
-    (void)state;
-    for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
-        char path[1024];
-        kin_model m;
-        kin_err err;
-        int n = 0;
-        snprintf(path, sizeof path, "%s/%s.gguf", OWN_DIR, names[i]);
-        if (kin_model_open(&m, path, &err) != 0) fail_msg("%s", err.text);
-        for (int il = 0; il < m.hp.n_layer; il++) {
-            n += bytes_of_indexer(&m, il) > 0;
-            check_indexer(&m, il);
-        }
-        assert_true(n >= 1); // only layers with attention have one
-        kin_model_close(&m);
-    }
-}
-
-static void a_longer_context_than_the_indexer_s_is_refused(void **state) {
-    static const char *const paths[] = {OWN_DIR "/qwen4exp.q8_0.gguf"};
-    kin_runner_options o = kin_runner_options_defaults();
-    kin_runner r;
-    kin_err err;
-    (void)state;
-    for (size_t i = 0; i < sizeof paths / sizeof *paths; i++) {
-        o.n_ctx = 2052;
-        assert_int_equal(kin_runner_open(&r, paths[i], &o, &err), KIN_FAIL);
-        assert_non_null(strstr(err.text, "use --ctx 2051 or less"));
-        o.n_ctx = 2051;
-        if (kin_runner_open(&r, paths[i], &o, &err) != 0) fail_msg("%s", err.text);
-        kin_runner_close(&r);
-    }
-}
-
 // Copies a model, of which an indexer chooses n tokens instead.
 static void copy_with_choice(const kin_golden *g, int32_t n, char *to) {
     static uint8_t bytes[1 << 20];
@@ -663,6 +583,68 @@ static void copy_with_choice(const kin_golden *g, int32_t n, char *to) {
     memcpy(at + strlen(key) + sizeof(uint32_t), &n, sizeof n); // behind the kind of the value
     const int fd = mkstemp(to);
     assert_true(fd >= 0 && write(fd, bytes, size) == (ssize_t)size && close(fd) == 0);
+}
+
+// Returns the bytes of the tensors of a layer's indexer, all of which are ignored, or none.
+static uint64_t bytes_of_indexer(const kin_model *m, int il, bool are_ignored) {
+    uint64_t bytes = 0;
+    char prefix[32];
+    snprintf(prefix, sizeof prefix, "blk.%d.indexer.", il);
+    for (size_t i = 0; i < kin_gguf_n_tensors(m->gguf); i++) {
+        const kin_gguf_tensor *t = kin_gguf_tensor_at(m->gguf, i);
+        const bool is_of_indexer = t->name.len > strlen(prefix) && memcmp(t->name.at, prefix, strlen(prefix)) == 0;
+        if (!is_of_indexer) continue;
+        assert_int_equal(kin_model_ignores(m, t), are_ignored);
+        bytes += t->n_bytes;
+    }
+    return bytes;
+}
+#define bytes_of_indexer(...) FROM_TEST(bytes_of_indexer(__VA_ARGS__))
+
+static uint64_t bytes_of_layer(const kin_model *m, int il) {
+    uint64_t bytes = 0;
+    char prefix[32];
+    snprintf(prefix, sizeof prefix, "blk.%d.", il);
+    for (size_t i = 0; i < kin_gguf_n_tensors(m->gguf); i++) {
+        const kin_gguf_tensor *t = kin_gguf_tensor_at(m->gguf, i);
+        if (t->name.len > strlen(prefix) && memcmp(t->name.at, prefix, strlen(prefix)) == 0) bytes += t->n_bytes;
+    }
+    return bytes;
+}
+
+static void check_indexer(const char *path, bool is_computed) {
+    kin_model m;
+    kin_err err;
+    int n = 0;
+    if (kin_model_open(&m, path, &err) != 0) fail_msg("%s", err.text);
+    for (int il = 0; il < m.hp.n_layer; il++) {
+        const uint64_t bytes = bytes_of_indexer(&m, il, !is_computed);
+        n += bytes > 0;
+        assert_int_equal(kin_model_layer_bytes(&m, il), bytes_of_layer(&m, il) - (is_computed ? 0 : bytes));
+    }
+    assert_true(n >= 1); // only layers with attention have one
+    kin_model_close(&m);
+}
+#define check_indexer(...) FROM_TEST(check_indexer(__VA_ARGS__))
+
+// An indexer that can choose no block at all is one that kin does not compute: its tensors are not counted, and contexts end
+// where it would have to choose.
+static void an_indexer_that_is_not_computed_is_not_read_and_limits_contexts(void **state) {
+    char path[] = "/tmp/kin-test-families-XXXXXX";
+    kin_runner_options o = kin_runner_options_defaults();
+    kin_runner r;
+    kin_err err;
+    (void)state;
+    check_indexer(OWN_DIR "/qwen4exp.q8_0.gguf", true);
+    copy_with_choice(own_of("qwen4exp."), 2, path);
+    check_indexer(path, false);
+    o.n_ctx = 4;
+    assert_int_equal(kin_runner_open(&r, path, &o, &err), KIN_FAIL);
+    assert_non_null(strstr(err.text, "use --ctx 3 or less"));
+    o.n_ctx = 3;
+    if (kin_runner_open(&r, path, &o, &err) != 0) fail_msg("%s", err.text);
+    kin_runner_close(&r);
+    unlink(path);
 }
 
 // Of rows with no more tokens the bits are those of a model that sees all tokens, and other rows differ.
@@ -706,6 +688,7 @@ static void chosen_tokens_depend_on_no_batch_and_no_thread(void **state) {
     check_choice(own_of("glm-dsa-sparse."), 16);
     check_choice(own_of("minimax-m3-sparse."), 128);
     check_choice(own_of("glm-dsa-shared."), 16);
+    check_choice(own_of("qwen4exp-sparse."), 19); // 4 blocks of 4 tokens, and 3 tokens of the next one
 }
 
 // ---- draft blocks
@@ -881,8 +864,7 @@ int main(void) {
         cmocka_unit_test(eight_sequences_have_the_bits_of_one),
         cmocka_unit_test(kernels_that_do_not_fit_are_refused_with_the_size),
         cmocka_unit_test(plans_know_the_facts_of_every_family),
-        cmocka_unit_test(an_indexer_is_accepted_and_not_read),
-        cmocka_unit_test(a_longer_context_than_the_indexer_s_is_refused),
+        cmocka_unit_test(an_indexer_that_is_not_computed_is_not_read_and_limits_contexts),
         cmocka_unit_test(chosen_tokens_depend_on_no_batch_and_no_thread),
         cmocka_unit_test(a_block_behind_latent_layers_drafts),
         cmocka_unit_test(short_convolutions_of_exact_weights_are_exact),
@@ -890,7 +872,7 @@ int main(void) {
         cmocka_unit_test(a_ring_of_two_has_the_bits_of_one_machine),
         cmocka_unit_test(compressed_rows_and_indexers_follow_from_the_tokens_alone),
         cmocka_unit_test(rows_behind_128_tokens_are_as_exact_as_the_others),
-        cmocka_unit_test(ngram_embeddings_are_of_the_sequence),
+        cmocka_unit_test(ngram_embeddings_and_keys_of_blocks_are_of_the_sequence),
         cmocka_unit_test(states_of_delta_attention_are_of_the_sequence),
     };
     kin_err err;

@@ -447,6 +447,80 @@ static void an_indexer_of_blocks_limits_the_context(void **state) {
     }
 }
 
+// A Qwen3.8-Flash-Next whose indexer chooses n_chosen tokens, in blocks of `ratio` in the layer of attention, which is the last
+// one.
+static kin_gguf_writer *pooled_file(int ratio, int n_chosen, int key_dim) {
+    static const float data[64];
+    static const struct {
+        const char *key;
+        int number;
+    } keys[] = {{"block_count", 4},
+                {"embedding_length", 8},
+                {"context_length", 4096},
+                {"attention.head_count", 4},
+                {"attention.head_count_kv", 2},
+                {"attention.key_length", 32},
+                {"rope.dimension_count", 16},
+                {"expert_count", 4},
+                {"expert_used_count", 2},
+                {"expert_feed_forward_length", 16},
+                {"ssm.conv_kernel", 4},
+                {"ssm.state_size", 16},
+                {"ssm.group_count", 1},
+                {"ssm.time_step_rank", 1},
+                {"ssm.inner_size", 16},
+                {"hyper_connection.count", 4},
+                {"hyper_connection.low_rank", 16},
+                {"ple.layers", 1},
+                {"ple.ngram_size", 2},
+                {"ple.heads_per_ngram", 1},
+                {"ple.conv_kernel", 4},
+                {"ple.eos_token_id", 1},
+                {"ple.head_offsets", 0},
+                {"ple.head_vocab_sizes", 8},
+                {"embedding_length_per_layer_input", 8},
+                {"attention.indexer.head_count", 4}};
+    const int32_t ratios[] = {128, 0, 0, ratio}; // that of a layer without attention does not count
+    const uint64_t multipliers[] = {3, 5};
+    kin_gguf_writer *w = kin_gguf_writer_new();
+    for (size_t i = 0; i < sizeof keys / sizeof *keys; i++) put_of(w, "qwen4exp", keys[i].key, keys[i].number);
+    put_of(w, "qwen4exp", "attention.indexer.key_length", key_dim);
+    put_of(w, "qwen4exp", "attention.indexer.top_k", n_chosen);
+    kin_gguf_writer_put_array(w, "qwen4exp.attention.compress_ratios", KIN_GGUF_I32, 4, ratios);
+    kin_gguf_writer_put_array(w, "qwen4exp.ple.layer_multipliers", KIN_GGUF_U64, 2, multipliers);
+    kin_gguf_writer_add(w, "token_embd.weight", GGML_TYPE_F32, 2, (int64_t[]){8, 8}, data);
+    return w;
+}
+
+// limit: of contexts; 0: none
+static void expect_pooled(kin_gguf_writer *w, int limit, int n_chosen) {
+    kin_hparams hp;
+    kin_err err = {""};
+    if (read_file_of(w, &kin_arch_qwen4exp, &hp, &err) != 0) fail_msg("%s", err.text);
+    const kin_layer layer = kin_layer_of(&hp, 3), recurrent = kin_layer_of(&hp, 0);
+    const kin_weight_set set = kin_arch_qwen4exp.required(&hp, &layer), other = kin_arch_qwen4exp.required(&hp, &recurrent);
+    assert_int_equal(hp.n_ctx_max, limit);
+    assert_int_equal(hp.indexer.n_chosen, n_chosen);
+    assert_int_equal(kin_layer_chooses_groups(&layer), n_chosen > 0);
+    assert_int_equal(kin_layer_n_index(&layer), n_chosen > 0 ? 32 + 8 : 0); // the keys of 16 blocks after those of 64 tokens
+    assert_int_equal(kin_weight_set_has(&set, KIN_W_INDEX_K_2), n_chosen > 0);
+    assert_false(kin_layer_chooses_groups(&recurrent) || kin_weight_set_has(&other, KIN_W_INDEX_K_2));
+    free(hp.layers);
+}
+#define expect_pooled(...) FROM_TEST(expect_pooled(__VA_ARGS__))
+
+static void an_indexer_of_blocks_with_one_key_limits_contexts_if_kin_cannot_compute_it(void **state) {
+    (void)state;
+    expect_pooled(pooled_file(4, 2048, 32), 0, 2048);
+    expect_pooled(pooled_file(16, 2050, 32), 0, 2048); // of whole blocks
+    expect_pooled(pooled_file(0, 2048, 32), 0, 0);     // all tokens are seen
+    expect_pooled(pooled_file(3, 2048, 32), 2046 + 2, 0);
+    expect_pooled(pooled_file(128, 2048, 32), 2048 + 127, 0);
+    expect_pooled(pooled_file(4, 2, 32), 3, 0);
+    expect_pooled(pooled_file(4, 2048, 24), 2048 + 3, 0);
+    expect_pooled(pooled_file(4, 4 * KIN_CHOSEN_MAX + 4, 32), 4 * KIN_CHOSEN_MAX + 4 + 3, 0);
+}
+
 static void expect_latent_refused(kin_gguf_writer *w, const char *words) {
     kin_hparams hp;
     kin_err err = {""};
@@ -685,6 +759,7 @@ int main(void) {
         cmocka_unit_test(a_choice_that_no_layer_makes_is_refused),
         cmocka_unit_test(indexers_that_cannot_be_computed_are_refused),
         cmocka_unit_test(an_indexer_of_blocks_limits_the_context),
+        cmocka_unit_test(an_indexer_of_blocks_with_one_key_limits_contexts_if_kin_cannot_compute_it),
         cmocka_unit_test(yarn_scales_the_scores_of_latents_and_not_the_rope),
         cmocka_unit_test(latents_that_do_not_fit_are_refused),
         cmocka_unit_test(layers_without_key_heads_are_convolutions),

@@ -65,6 +65,7 @@ static const family_case cases[] = {
     {"golden/glm-dsa-shared.txt", 100},
     {"golden/deepseek4-sparse.txt", 280},
     {"golden/minimax-m3-sparse.txt", 280},
+    {"golden/qwen4exp-sparse.txt", 100},
 };
 enum { N_CASES = sizeof cases / sizeof *cases };
 

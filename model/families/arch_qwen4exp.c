@@ -1,11 +1,13 @@
 // qwen4exp: Qwen3.8-Flash-Next. The layers of Qwen 3.5, whose norms are mixers of several streams; an embedding of the last
-// tokens, whose table is read from the file row by row; an indexer, which chooses everything in the contexts that kin computes.
+// tokens, whose table is read from the file row by row; an indexer in the layers of attention, which chooses blocks of tokens.
 #include "model/families/qwen35.h"
 #include "model/streams.h"
 
 static const char *const obeyed[] = {"nextn_predict_layers", NULL};
-static const char *const indexer[] = {"indexer.q_proj.weight", "indexer.k_proj.weight", "indexer.q_norm.weight",
-                                      "indexer.k_norm.weight", NULL};
+
+// Weights of an indexer, which are ignored if kin does not compute it, and in draft blocks, which see all tokens.
+static const char *const tensors_of_indexer[] = {"indexer.q_proj.weight", "indexer.k_proj.weight", "indexer.q_norm.weight",
+                                                 "indexer.k_norm.weight", NULL};
 
 static void read_streams(kin_hparams *hp, kin_meta *k) {
     hp->n_streams = kin_meta_int(k, "hyper_connection.count", KIN_KEY_REQUIRED, 2, KIN_STREAMS_MAX);
@@ -17,17 +19,51 @@ static void read_streams(kin_hparams *hp, kin_meta *k) {
         kin_meta_fail(k, "mixers of streams with %d numbers between their matrices are not supported", hp->n_mixer_rank);
 }
 
-// Up to that many tokens the indexer chooses all of them: whole blocks, and the tokens after the last one.
-static void limit_context(kin_hparams *hp, kin_meta *k) {
-    int most = 1;
-    const int n_index = kin_meta_int(k, "attention.indexer.top_k", KIN_KEY_REQUIRED, 1, 1 << 20);
+// Reads the tokens of a block in the layers of attention, and marks those that have blocks; a layer without them sees all tokens.
+// Returns the tokens; 0: they differ between layers, or there are no blocks. *limit: up to that many tokens all are seen; 0:
+// always.
+static int read_blocks(kin_hparams *hp, kin_meta *k, int n_chosen, int *limit) {
+    int n_block = 0;
+    bool differ = false;
+    *limit = 0;
     for (uint64_t i = 0, n = 1; i < n && !k->failed; i++) {
         const uint64_t ratio = kin_meta_u64_at(k, "attention.compress_ratios", i, &n);
         if (!k->failed && n > 1 << 12) kin_meta_fail(k, "%llu compress_ratios are too many", (unsigned long long)n);
         if (!k->failed && ratio > 1 << 16) kin_meta_fail(k, "blocks of %llu tokens are not supported", (unsigned long long)ratio);
-        if (ratio > (uint64_t)most) most = (int)ratio;
+        if (k->failed || i >= (uint64_t)hp->n_layer || hp->layers[i].is_recurrent || ratio == 0) continue;
+        const int r = (int)ratio, n_seen = n_chosen - n_chosen % r + r - 1;
+        differ = differ || (n_block > 0 && n_block != r);
+        n_block = r;
+        if (*limit == 0 || n_seen < *limit) *limit = n_seen;
+        hp->layers[i].pools_index = true;
     }
-    if (!k->failed) kin_hparams_limit_context(hp, n_index + most - 1);
+    return differ ? 0 : n_block;
+}
+
+// True if kin's blocks of the KV cache consist of the indexer's, and its kernels have room for its keys.
+static bool can_choose(const kin_hparams *hp, const kin_indexer *x) {
+    if (x->n_block < KIN_KV_CELLS / KIN_POOLED_KEYS || KIN_KV_CELLS % x->n_block != 0) return false;
+    if (x->n_chosen < x->n_block || x->n_chosen / x->n_block > KIN_CHOSEN_MAX) return false;
+    if (x->n_head < 1 || x->n_head > KIN_INDEX_HEADS) return false;
+    return x->key_dim % 16 == 0 && x->key_dim >= hp->ropes[0].n_rot;
+}
+
+// Reads the indexer. One that kin cannot compute limits contexts to those in which it chooses all whole blocks.
+static void read_indexer(kin_hparams *hp, kin_meta *k) {
+    kin_indexer x = {.pools = true, .rope_neox = true, .eps = hp->rms_eps};
+    const int n_chosen = kin_meta_int(k, "attention.indexer.top_k", KIN_KEY_REQUIRED, 1, 1 << 20);
+    int limit;
+    x.n_head = kin_meta_int(k, "attention.indexer.head_count", 0, 0, 1024);
+    x.key_dim = kin_meta_int(k, "attention.indexer.key_length", 0, 0, KIN_KV_DIM);
+    x.n_block = read_blocks(hp, k, n_chosen, &limit);
+    if (k->failed || limit == 0) return;
+    if (x.n_block > 0) x.n_chosen = n_chosen - n_chosen % x.n_block;
+    if (can_choose(hp, &x)) {
+        hp->indexer = x;
+        return;
+    }
+    for (int il = 0; il < hp->n_layer; il++) hp->layers[il].pools_index = false;
+    kin_hparams_limit_context(hp, limit);
 }
 
 static void read_heads(kin_ngram *n, kin_meta *k) {
@@ -72,15 +108,16 @@ static void read_qwen4exp_keys(kin_hparams *hp, kin_meta *k) {
     hp->routing.gating = KIN_GATING_SOFTMAX;
     hp->routing.normalize = true;
     read_streams(hp, k);
-    limit_context(hp, k);
+    if (!k->failed) read_indexer(hp, k);
     read_ngrams(hp, k);
     if (!k->failed && hp->n_expert == 0) kin_meta_fail(k, "qwen4exp models without experts are not supported");
 }
 
-// A draft block has attention, as a layer of attention, and no n-grams.
+// A draft block has attention, as a layer of attention, to all tokens, and no n-grams.
 static void read_qwen4exp_draft(kin_hparams *hp, kin_meta *k, int i_block) {
     (void)k, (void)i_block;
     hp->ngram.size = 0;
+    hp->indexer = (kin_indexer){0};
 }
 
 static void describe_qwen4exp_layer(const kin_hparams *hp, int il, kin_layer *layer) {
@@ -89,6 +126,7 @@ static void describe_qwen4exp_layer(const kin_hparams *hp, int il, kin_layer *la
     layer->n_head_gate = layer->is_recurrent ? 0 : kin_layer_of(hp, il).head_dim;
     layer->head_gate = KIN_HEAD_GATE_SIGMOID;
     layer->has_ngrams = hp->ngram.size > 0 && il == hp->ngram.layer;
+    layer->n_index_key = layer->pools_index ? hp->indexer.key_dim : 0;
 }
 
 static kin_weight_set require_qwen4exp_weights(const kin_hparams *hp, const kin_layer *layer) {
@@ -103,9 +141,11 @@ static kin_weight_set require_qwen4exp_weights(const kin_hparams *hp, const kin_
                        KIN_W_DELTA_ALPHA, KIN_W_DELTA_NORM, KIN_W_DELTA_OUT);
     const kin_weight_set ngrams = KIN_WEIGHT_SET(KIN_W_NGRAM_KEY, KIN_W_NGRAM_VALUE, KIN_W_NGRAM_KEY_NORM, KIN_W_NGRAM_QUERY_NORM,
                                                  KIN_W_NGRAM_CONV_NORM, KIN_W_NGRAM_CONV);
+    const kin_weight_set indexer = KIN_WEIGHT_SET(KIN_W_INDEX_Q, KIN_W_INDEX_Q_NORM, KIN_W_INDEX_K_2, KIN_W_INDEX_K_NORM);
     (void)hp;
     kin_weight_set_join(&set, layer->is_recurrent ? &delta : &attention);
     if (layer->has_ngrams) kin_weight_set_join(&set, &ngrams);
+    if (layer->pools_index) kin_weight_set_join(&set, &indexer);
     return set;
 }
 
@@ -122,8 +162,8 @@ const kin_arch kin_arch_qwen4exp = {
     .drafts = true,
     .drafts_unnormed = true,
     .keys = obeyed,
-    .ignored = indexer,
-    .ignores_always = true,
+    .ignored = tensors_of_indexer,
+    .drafts_ignore = true,
     .read = read_qwen4exp_keys,
     .layer = describe_qwen4exp_layer,
     .draft_layer = read_qwen4exp_draft,

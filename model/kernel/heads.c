@@ -192,7 +192,7 @@ static kin_attention attention_of(const struct ggml_tensor *out, const struct ki
     const struct ggml_tensor *heads = out->src[0], *k = out->src[1], *v = out->src[2];
     const struct ggml_tensor *partial = op->has_partial ? out->src[3] : NULL;
     const struct ggml_tensor *chosen = op->has_chosen ? out->src[3 + op->has_partial + op->has_sinks] : NULL;
-    const bool by_block = kin_layer_chooses_blocks(&op->layer);
+    const bool by_block = kin_layer_chooses_blocks(&op->layer), by_group = kin_layer_chooses_groups(&op->layer);
     return (kin_attention){
         .kv = kin_layer_kv(&op->layer, (int)k->type),
         .k = k->data,
@@ -206,10 +206,11 @@ static kin_attention attention_of(const struct ggml_tensor *out, const struct ki
         .ldq = heads->ne[0],
         .n_cells = op->rows->plain.n_cells,
         .first_cells = op->layer.is_windowed ? op->rows->plain.first_cells : NULL,
-        .chosen = chosen && !by_block ? chosen->data : NULL,
+        .chosen = chosen && !by_block && !by_group ? chosen->data : NULL,
         .n_chosen = chosen ? op->hp->indexer.n_chosen : 0,
         .chosen_blocks = chosen && by_block ? chosen->data : NULL,
         .chosen_step = op->hp->indexer.n_block,
+        .chosen_groups = chosen && by_group ? chosen->data : NULL,
         .blocks = op->layer.is_windowed ? op->rows->plain.window_tables : op->rows->plain.tables,
         .out = out->data,
         .ldo = out->ne[0],
@@ -280,8 +281,9 @@ static struct ggml_tensor *partial_of(kin_graph *g, const kin_graph_layer *layer
         const kin_layer how = kin_layer_of(g->hp, il);
         const kin_kv_layout kv = kin_layer_kv(&how, (int)layer->k->type);
         if (!kin_attention_may_split(how.n_head_kv, g->n_threads)) continue;
-        const bool chooses = (kin_layer_chooses(&how) || kin_layer_chooses_blocks(&how)) && g->n_kv > g->hp->indexer.n_chosen;
-        size_t of_layer = kin_attention_partial_bytes(&kv, how.n_head, n_rows, chooses ? g->hp->indexer.n_chosen : g->n_kv);
+        const bool chooses = kin_layer_chooses(&how) || kin_layer_chooses_blocks(&how) || kin_layer_chooses_groups(&how);
+        const int n_seen = kin_indexer_n_seen(&g->hp->indexer);
+        size_t of_layer = kin_attention_partial_bytes(&kv, how.n_head, n_rows, chooses && g->n_kv > n_seen ? n_seen : g->n_kv);
         if (of_layer > bytes) bytes = of_layer;
     }
     if (bytes == 0) return NULL;

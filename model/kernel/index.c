@@ -1,5 +1,9 @@
 // Indexers by kin's kernels (kin_indexer in model/hparams.h): keys, and the choice of positions or of blocks of these. Those of
 // compressed rows are in kernel_compressed.c.
+//
+// Where blocks of tokens have one key each, a block of the cache has the keys of its tokens // f16 [64][key_dim], as they are
+// made, then those of the indexer's blocks that end in it // f16 [key_dim][KIN_POOLED_KEYS]. The latter are made of the former
+// when their last token is stored, so they follow from the tokens up to this one, and a sequence can be shortened anywhere.
 #include <math.h>
 
 #include "kernels/panel.h"
@@ -263,5 +267,157 @@ struct ggml_tensor *kin_op_index_blocks(kin_graph *g, int il, struct ggml_tensor
         args[2] = kin_op_node(g, GGML_TYPE_F32, n_blocks, n, args, 2, &scoring_of_blocks, new_op(g, il, rows));
     }
     return kin_op_node(g, GGML_TYPE_I32, x->n_chosen / KIN_KV_CELLS, n, args, args[2] ? 3 : 2, &choice_of_blocks,
+                       new_op(g, il, rows));
+}
+
+// ---- blocks that have one key each
+
+static uint16_t *cells_at(const struct ggml_tensor *cache, int32_t block) {
+    return (uint16_t *)((char *)cache->data + (size_t)block * KIN_KV_CELLS * cache->nb[1]);
+}
+
+// Sources: the keys, the cache. Tokens that belong to several sequences are stored in the blocks of all of them.
+static void store_tokens(struct ggml_tensor *y, const struct kin_op *op, int n_threads, const kin_team_chunk *c) {
+    const kin_rows *rows = &op->rows->plain;
+    const int dim = op->hp->indexer.key_dim;
+    const float *key = (const float *)y->data + c->i * y->ne[0];
+    (void)n_threads;
+    for (int i = -1; i < rows->n_copies; i++) {
+        if (i >= 0 && rows->copies[i].row != c->i) continue;
+        const int32_t cell = i < 0 ? rows->cells[c->i] : rows->copies[i].cell;
+        op->kernels->to_f16(dim, key, cells_at(y->src[1], cell / KIN_KV_CELLS) + cell % KIN_KV_CELLS * dim);
+    }
+}
+
+static const kin_op_run tokens_to_cells = {.count = count_rows, .compute = store_tokens};
+
+// Computes the key of the block that ends with the token in this cell // f16 [key_dim]. first: the position of its first token
+static void pool_keys(const struct kin_op *op, const uint16_t *cells, int last, const float *norm, int first, uint16_t *pooled) {
+    const kin_indexer *x = &op->hp->indexer;
+    const kin_rope *rope = &op->hp->ropes[op->layer.rope];
+    const int dim = x->key_dim;
+    float key[KIN_KV_DIM], of_token[KIN_KV_DIM], cos_sin[2 * KIN_ROPE_PAIRS];
+    double freq[KIN_ROPE_PAIRS];
+    op->kernels->from_f16(dim, cells + (last + 1 - x->n_block) * dim, key);
+    for (int i = last + 2 - x->n_block; i <= last; i++) {
+        op->kernels->from_f16(dim, cells + i * dim, of_token);
+        op->kernels->add(dim, of_token, key);
+    }
+    for (int d = 0; d < dim; d++) key[d] *= 1.0f / (float)x->n_block;
+    op->kernels->rms_norm(dim, key, norm, x->eps, key);
+    kin_rope_frequencies(rope, freq);
+    kin_rope_cos_sin(rope, freq, first, cos_sin);
+    op->kernels->rope(x->rope_neox, rope->n_rot, cos_sin, key);
+    op->kernels->to_f16(dim, key, pooled);
+}
+
+// Sources: the keys, the cache, the norm. A chunk is a token, which may end a block.
+static void store_block(struct ggml_tensor *y, const struct kin_op *op, int n_threads, const kin_team_chunk *c) {
+    const kin_rows *rows = &op->rows->plain;
+    const int dim = op->hp->indexer.key_dim, n_block = op->hp->indexer.n_block, pos = rows->pos[c->i];
+    uint16_t pooled[KIN_KV_DIM];
+    (void)n_threads;
+    if ((pos + 1) % n_block != 0) return;
+    for (int i = -1; i < rows->n_copies; i++) {
+        if (i >= 0 && rows->copies[i].row != c->i) continue;
+        const int32_t cell = i < 0 ? rows->cells[c->i] : rows->copies[i].cell;
+        uint16_t *cells = cells_at(y->src[1], cell / KIN_KV_CELLS),
+                 *to = cells + KIN_KV_CELLS * dim + pos % KIN_KV_CELLS / n_block;
+        pool_keys(op, cells, pos % KIN_KV_CELLS, y->src[2]->data, pos + 1 - n_block, pooled);
+        for (int d = 0; d < dim; d++) to[d * KIN_POOLED_KEYS] = pooled[d];
+    }
+}
+
+static const kin_op_run blocks_to_cells = {.count = count_rows, .compute = store_block};
+
+struct ggml_tensor *kin_op_index_pool(kin_graph *g, int il, struct ggml_tensor *y) {
+    const kin_graph_layer *layer = &g->layers[il];
+    struct ggml_tensor *args[] = {layer->index, layer->w[KIN_W_INDEX_K_NORM]};
+    y = kin_op_inplace(g, y, args, 1, &tokens_to_cells, new_op(g, il, &g->all));
+    return kin_op_inplace(g, y, args, 2, &blocks_to_cells, new_op(g, il, &g->all));
+}
+
+// The whole blocks of a row's positions.
+static int count_whole(const struct kin_op *op, int row) {
+    return op->rows->plain.n_cells[row] / op->hp->indexer.n_block;
+}
+
+static bool chooses_whole(const struct kin_op *op, int row) {
+    return count_whole(op, row) > op->hp->indexer.n_chosen / op->hp->indexer.n_block;
+}
+
+// Computes the scores of the whole blocks in the cache's blocks [begin, end) for a row. Returns how many these are.
+static int score_whole(const struct kin_op *op, struct ggml_tensor *const *src, int row, int begin, int end, float *scores) {
+    const kin_indexer *x = &op->hp->indexer;
+    const int a_block = KIN_KV_CELLS / x->n_block, n = count_whole(op, row) - begin * a_block;
+    float ones[KIN_INDEX_HEADS], of_block[KIN_POOLED_KEYS];
+    const kin_index_query query = {.n_head = x->n_head,
+                                   .dim = x->key_dim,
+                                   .q = (const float *)src[0]->data + row * src[0]->ne[0],
+                                   .weights = ones,
+                                   .n_keys = KIN_POOLED_KEYS};
+    int n_scored = 0;
+    for (int i = 0; i < x->n_head; i++) ones[i] = 1;
+    for (int b = begin; b < end && n_scored < n; b++) {
+        const uint16_t *cells = cells_at(src[1], op->rows->plain.tables[row][b]);
+        op->kernels->index_scores(&query, cells + KIN_KV_CELLS * x->key_dim, of_block);
+        for (int i = 0; i < a_block && n_scored < n; i++) scores[n_scored++] = of_block[i];
+    }
+    return n_scored;
+}
+
+static int parts_of_whole(const struct ggml_tensor *y, const struct kin_op *op) {
+    const int a_chunk = BLOCKS_A_CHUNK * (KIN_KV_CELLS / op->hp->indexer.n_block);
+    return ((int)y->ne[0] + a_chunk - 1) / a_chunk;
+}
+
+static int count_whole_scores(const struct ggml_tensor *y, const struct kin_op *op, int n_threads) {
+    (void)n_threads;
+    return (int)y->ne[1] * parts_of_whole(y, op);
+}
+
+// Sources: the queries, the cache. A chunk is some of the cache's blocks of a row.
+static void score_some_whole(struct ggml_tensor *y, const struct kin_op *op, int n_threads, const kin_team_chunk *c) {
+    const int row = c->i / parts_of_whole(y, op), begin = c->i % parts_of_whole(y, op) * BLOCKS_A_CHUNK;
+    const int first = begin * (KIN_KV_CELLS / op->hp->indexer.n_block);
+    (void)n_threads;
+    if (chooses_whole(op, row) && first < count_whole(op, row))
+        score_whole(op, y->src, row, begin, begin + BLOCKS_A_CHUNK, (float *)y->data + row * y->ne[0] + first);
+}
+
+static const kin_op_run scoring_of_whole = {.count = count_whole_scores, .compute = score_some_whole};
+
+// Sources: the queries, the cache, and the scores if they are a node.
+static void choose_whole(struct ggml_tensor *y, const struct kin_op *op, int n_threads, const kin_team_chunk *c) {
+    const kin_indexer *x = &op->hp->indexer;
+    const struct ggml_tensor *scores = y->src[2];
+    const int row = c->i, a_block = KIN_KV_CELLS / x->n_block;
+    kin_greatest greatest; // not zeroed, because it is large
+    (void)n_threads;
+    if (!chooses_whole(op, row)) return;
+    kin_greatest_begin(&greatest, x->n_chosen / x->n_block);
+    if (scores) kin_greatest_add(&greatest, 0, count_whole(op, row), (const float *)scores->data + row * scores->ne[0]);
+    for (int b = 0; !scores && b * a_block < count_whole(op, row); b++) {
+        float some[KIN_POOLED_KEYS];
+        const int n = score_whole(op, y->src, row, b, b + 1, some);
+        kin_greatest_add(&greatest, b * a_block, n, some);
+    }
+    kin_greatest_end(&greatest, (int32_t *)y->data + row * y->ne[0]);
+}
+
+static const kin_op_run choice_of_whole = {.count = count_rows, .compute = choose_whole};
+
+struct ggml_tensor *kin_op_index_groups(kin_graph *g, int il, struct ggml_tensor *q, kin_graph_rows *rows) {
+    const kin_graph_layer *layer = &g->layers[il];
+    const kin_indexer *x = &g->hp->indexer;
+    struct kin_op *op = new_op(g, il, rows);
+    struct ggml_tensor *of_queries[] = {kin_op_cos_sin(g, rows, op->layer.rope), layer->w[KIN_W_INDEX_Q_NORM]};
+    q = kin_op_inplace(g, q, of_queries, 2, &queries, op);
+    struct ggml_tensor *args[] = {q, layer->index, NULL};
+    if (rows->n <= SCORED_ROWS) {
+        const int64_t n_scores = (int64_t)blocks_of(g->n_kv) * (KIN_KV_CELLS / x->n_block);
+        args[2] = kin_op_node(g, GGML_TYPE_F32, n_scores, rows->n, args, 2, &scoring_of_whole, new_op(g, il, rows));
+    }
+    return kin_op_node(g, GGML_TYPE_I32, x->n_chosen / x->n_block, rows->n, args, args[2] ? 3 : 2, &choice_of_whole,
                        new_op(g, il, rows));
 }

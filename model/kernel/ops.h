@@ -75,7 +75,7 @@ struct ggml_tensor *kin_op_copy(kin_graph *g, struct ggml_tensor *x, struct ggml
 struct ggml_tensor *kin_op_heads(kin_graph *g, int il, struct ggml_tensor *y, int n_q, int n_kv, kin_graph_rows *rows);
 
 // Attention of rows of heads // [at least n_embd_q, n], queries first -> [n_embd_out, n]. chosen // i32: what
-// kin_op_index_choose or kin_op_index_blocks has made; NULL: rows attend to all.
+// kin_op_index_choose, kin_op_index_blocks or kin_op_index_groups has made; NULL: rows attend to all.
 struct ggml_tensor *kin_op_attend(kin_graph *g, int il, struct ggml_tensor *heads, struct ggml_tensor *chosen,
                                   kin_graph_rows *rows);
 
@@ -121,6 +121,14 @@ struct ggml_tensor *kin_op_index_choose(kin_graph *g, int il, struct ggml_tensor
 // which it normalises and rotates -> i32 [n_chosen / 64, n_head_kv * n], of which only rows with more than n_chosen cells are
 // set.
 struct ggml_tensor *kin_op_index_blocks(kin_graph *g, int il, struct ggml_tensor *q, kin_graph_rows *rows);
+
+// Stores the keys y // [key_dim, n] of an indexer whose blocks have one key each, and the keys of the blocks that end with these
+// tokens.
+struct ggml_tensor *kin_op_index_pool(kin_graph *g, int il, struct ggml_tensor *y);
+
+// Chooses among such blocks: q // [n_head * key_dim, n] queries of the indexer's heads, which it normalises and rotates -> i32
+// [n_chosen / n_block, n], of which only rows with more whole blocks are set.
+struct ggml_tensor *kin_op_index_groups(kin_graph *g, int il, struct ggml_tensor *q, kin_graph_rows *rows);
 
 // Multiplies the heads' results x // [n_embd_out, n] by what the layer's gate makes of gate // [n_head * n_head_gate, n]. Changes
 // x.
