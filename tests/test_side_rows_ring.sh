@@ -1,6 +1,6 @@
 #!/bin/sh
 # Models of which more crosses the borders of a ring than the hidden state: keys and values that later layers read, inputs of the
-# layers, embeddings of the last tokens. Rings of three with one round and two write the text of one machine, and go on with it when a
+# layers, embeddings of the last tokens; one of them chooses the blocks of tokens that it sees. Rings of three with one round and two write the text of one machine, and go on with it when a
 # device is killed. Real processes on loopback.
 #
 #   test_side_rows_ring.sh PATH_TO_KIN
@@ -59,6 +59,8 @@ check_model() { # NAME
 
 model=$(dirname "$0")/golden/qwen4exp.q8_0.gguf
 check_model qwen4exp
+model=$(dirname "$0")/golden/qwen4exp-sparse.f16.gguf
+check_model qwen4exp-sparse
 model=$(dirname "$0")/../../shared/golden-families/gemma4-e2b.q8_0.gguf
 if [ -e "$model" ]; then check_model gemma4; fi
 
