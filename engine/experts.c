@@ -52,6 +52,7 @@ struct kin_experts {
     size_t n_free;
     int32_t *uses;               // [n_expert] scratch of choose and expect
     kin_stream_ticket **tickets; // [n_expert] likewise
+    int n_at_once;               // experts of the last step that are computed together
     uint64_t budget, n_hits, n_misses, n_filled, n_guessed, n_foreseen, n_late, read_bytes;
 
     pthread_t filler;
@@ -184,6 +185,14 @@ static void free_slots(kin_experts *e, const kin_expert_changes *changes) {
         e->free_[e->n_free++] = atomic_exchange(&e->places[changes->evicted[i]], NO_SLOT);
 }
 
+// Prepares reads into the slots of those that leave and into free ones. Returns the number of e->tickets, of which there were n.
+static size_t begin_reads(kin_experts *e, const kin_expert_changes *changes, int purpose, size_t n) {
+    free_slots(e, changes);
+    for (size_t i = 0; i < changes->n_missing; i++)
+        e->tickets[n++] = begin_read(e, changes->missing[i], e->free_[--e->n_free], purpose);
+    return n;
+}
+
 // Gives the memory of free slots back. Those that have any are the last ones.
 static void drop_free_slots(kin_experts *e) {
     for (size_t i = e->n_free; i-- > 0 && e->slots[e->free_[i]].touched > 0;) {
@@ -195,7 +204,8 @@ static void drop_free_slots(kin_experts *e) {
 }
 
 // Reads that failed are tried again.
-static size_t read_again(kin_experts *e, int il, const int32_t *order, int n, size_t n_tickets) {
+static size_t read_again(kin_experts *e, int il, const int32_t *order, int n) {
+    size_t n_tickets = 0;
     for (int i = 0; i < n; i++) {
         const int32_t number = il * e->n_expert + order[i], i_slot = atomic_load(&e->places[number]);
         if (i_slot == NO_SLOT) continue;
@@ -206,9 +216,9 @@ static size_t read_again(kin_experts *e, int il, const int32_t *order, int n, si
     return n_tickets;
 }
 
-// The step waits for those of its experts that are being read ahead.
+// The step waits for those of its experts that are being read ahead, the first of them before the others.
 static void adopt_reads(kin_experts *e, int il, const int32_t *order, int n) {
-    for (int i = 0; i < n; i++) {
+    for (int i = n; i-- > 0;) {
         const int i_slot = atomic_load(&e->places[il * e->n_expert + order[i]]);
         if (i_slot == NO_SLOT) continue;
         int purpose = atomic_load(&e->slots[i_slot].purpose);
@@ -221,19 +231,19 @@ static void adopt_reads(kin_experts *e, int il, const int32_t *order, int n) {
     }
 }
 
-// Moves the experts that are being read behind the others, in the order of their reads. Returns how many there are of these.
+// Moves the experts that are not there yet behind the others, in the order of their reads. Returns how many there are of these.
 static int put_last(const kin_experts *e, int il, int32_t *order, int n) {
-    int n_here = 0, n_reading = 0;
-    int32_t *reading = e->uses; // not used any more
+    int n_here = 0, n_absent = 0;
+    int32_t *absent = e->uses; // not used any more
     for (int i = 0; i < n; i++) {
         const int i_slot = atomic_load(&e->places[il * e->n_expert + order[i]]);
-        if (atomic_load(&e->slots[i_slot].state) == READING)
-            reading[n_reading++] = order[i];
+        if (i_slot == NO_SLOT || atomic_load(&e->slots[i_slot].state) != HERE)
+            absent[n_absent++] = order[i];
         else
             order[n_here++] = order[i];
     }
-    memcpy(order + n_here, reading, (size_t)n_reading * sizeof *order);
-    return n_reading;
+    memcpy(order + n_here, absent, (size_t)n_absent * sizeof *order);
+    return n_absent;
 }
 
 // A guess that was wrong is not read unless that has begun.
@@ -265,36 +275,58 @@ static void settle_guesses(kin_experts *e, int il) {
     }
 }
 
-static size_t choose_slots(kin_experts *e, int il, int n_tokens, const int32_t *begin, int32_t *order, int n) {
-    for (int i = 0; i < e->n_expert; i++) e->uses[i] = begin[i + 1] - begin[i];
-    settle_guesses(e, il);
-    const kin_expert_changes *changes = kin_expert_cache_use(e->cache, il, e->uses, n_tokens);
-    adopt_reads(e, il, order, n);
-    size_t n_tickets = read_again(e, il, order, n, 0);
-    free_slots(e, changes);
-    for (size_t i = 0; i < changes->n_missing; i++)
-        e->tickets[n_tickets++] = begin_read(e, changes->missing[i], e->free_[--e->n_free], FOR_STEP);
+// Reads what the next group of a step needs, and after that, as far as there is room, what later ones need: order // [n], of
+// which n_group are the group.
+static void read_group(kin_experts *e, int il, int32_t *order, int n_group, int n) {
+    atomic_store(&e->n_reading, 1);
+    atomic_store(&e->wait_begin, 0); // of a read that had just ended
+    const kin_expert_changes *changes = kin_expert_cache_need(e->cache, order, n_group);
+    adopt_reads(e, il, order, n_group);
+    const size_t n_now = begin_reads(e, changes, FOR_STEP, read_again(e, il, order, n_group));
+    changes = kin_expert_cache_expect(e->cache, il, order + n_group, n - n_group);
+    const size_t n_all = begin_reads(e, changes, AHEAD, n_now);
     drop_free_slots(e); // a layer's experts may be larger than another's
-    const int n_reading = put_last(e, il, order, n);
-    e->n_hits += (uint64_t)(n - n_reading);
-    e->n_misses += (uint64_t)n_reading;
-    return n_tickets;
+    put_last(e, il, order, n_group);
+    if (n_now > 0) kin_stream_read(e->stream, e->tickets, n_now);
+    if (n_all > n_now) kin_stream_read_idly(e->stream, e->tickets + n_now, n_all - n_now);
+    count_down(e);
+}
+
+// Returns how many of a layer's experts, of which a step needs n, are computed together: with half of the room, so that as many
+// are read meanwhile.
+static int n_at_once(const kin_experts *e, int il, int n) {
+    const uint64_t room = e->budget / e->layers[il].bytes;
+    return (uint64_t)n <= room ? n : room < 2 ? 1 : (int)(room / 2);
 }
 
 // implements kin_expert_source.choose
-static void choose(void *user, int il, int n_tokens, const int32_t *begin, int32_t *order, int n) {
+static int choose(void *user, int il, int n_tokens, const int32_t *begin, int32_t *order, int n, bool in_groups) {
     kin_experts *e = user;
-    if (e->layers[il].in_file.n_parts == 0) return;
+    if (e->layers[il].in_file.n_parts == 0) return n;
     pthread_mutex_lock(&e->mutex);
-    atomic_store(&e->n_reading, 1);
-    atomic_store(&e->wait_begin, 0); // of a read that had just ended
-    const size_t n_tickets = choose_slots(e, il, n_tokens, begin, order, n);
-    if (n_tickets > 0) kin_stream_read(e->stream, e->tickets, n_tickets);
-    count_down(e);
+    for (int i = 0; i < e->n_expert; i++) e->uses[i] = begin[i + 1] - begin[i];
+    settle_guesses(e, il);
+    kin_expert_cache_count(e->cache, il, e->uses, n_tokens);
+    const int n_absent = put_last(e, il, order, n), n_group = in_groups ? n_at_once(e, il, n) : n;
+    e->n_hits += (uint64_t)(n - n_absent);
+    e->n_misses += (uint64_t)n_absent;
+    e->n_at_once = n_group;
+    read_group(e, il, order, n_group, n);
     const int next = il + 1;
     const bool can_guess = n_tokens <= KIN_GUESS_TOKENS && next < e->n_layer && e->layers[next].in_file.n_parts > 0;
     atomic_store(&e->il_due, can_guess && kin_expert_guess_is_due(e->guess, next) ? next : -1);
     pthread_mutex_unlock(&e->mutex);
+    return n_group;
+}
+
+// implements kin_expert_source.choose_next
+static int choose_next(void *user, int il, int32_t *order, int n) {
+    kin_experts *e = user;
+    pthread_mutex_lock(&e->mutex);
+    const int n_group = n < e->n_at_once ? n : e->n_at_once;
+    read_group(e, il, order, n_group, n);
+    pthread_mutex_unlock(&e->mutex);
+    return n_group;
 }
 
 // ---- look-ahead
@@ -328,13 +360,10 @@ static void expect(void *user, int il, const int32_t *likely, int n_tokens, int 
     kin_experts *e = user;
     pthread_mutex_lock(&e->mutex);
     const int n = collect_guesses(e, il, likely, n_tokens, stride);
-    const kin_expert_changes *changes = kin_expert_cache_expect(e->cache, il, e->uses, n);
-    free_slots(e, changes);
-    for (size_t i = 0; i < changes->n_missing; i++)
-        e->tickets[i] = begin_read(e, changes->missing[i], e->free_[--e->n_free], GUESSED);
+    const size_t n_tickets = begin_reads(e, kin_expert_cache_expect(e->cache, il, e->uses, n), GUESSED, 0);
     drop_free_slots(e);
-    e->n_guessed += changes->n_missing;
-    if (changes->n_missing > 0) kin_stream_read_idly(e->stream, e->tickets, changes->n_missing);
+    e->n_guessed += n_tickets;
+    if (n_tickets > 0) kin_stream_read_idly(e->stream, e->tickets, n_tickets);
     pthread_mutex_unlock(&e->mutex);
 }
 
@@ -431,7 +460,8 @@ int kin_experts_open(kin_experts **out, kin_stream *stream, const kin_expert_lay
     if (!e) return kin_err_set(err, "out of memory");
     pthread_mutex_init(&e->mutex, NULL);
     e->stream = stream;
-    e->source = (kin_expert_source){.choose = choose, .find = find, .is_due = is_due, .expect = expect, .user = e};
+    e->source = (kin_expert_source){
+        .choose = choose, .choose_next = choose_next, .find = find, .is_due = is_due, .expect = expect, .user = e};
     atomic_init(&e->il_due, -1);
     e->n_layer = n_layer;
     e->n_expert = n_expert;
@@ -501,15 +531,6 @@ void kin_experts_forget(kin_experts *e, int il) {
 int kin_experts_check(kin_experts *e, kin_err *err) {
     const int failed = atomic_exchange(&e->failed, 0);
     return failed ? kin_err_set(err, "reading experts: %s", strerror(failed)) : 0;
-}
-
-uint64_t kin_experts_n_slots(kin_experts *e) {
-    uint64_t most = 0;
-    for (int il = 0; il < e->n_layer; il++) most = e->layers[il].bytes > most ? e->layers[il].bytes : most;
-    pthread_mutex_lock(&e->mutex);
-    const uint64_t n = e->budget / most;
-    pthread_mutex_unlock(&e->mutex);
-    return n;
 }
 
 kin_experts_stats kin_experts_get_stats(kin_experts *e) {

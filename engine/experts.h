@@ -3,20 +3,21 @@
 // Each expert is read from its file as a whole, past the page cache, into a slot. pure/plan/expert_cache.h decides which ones
 // stay. A layer's nodes ask for experts while they compute (kin_expert_source):
 //
-//   choose  after the router: all missing experts are read at once, into free slots or those of experts that leave
-//   find    before a product: waits until that expert is there. Those that are there already are computed first
-//   expect  after choose: the next layer will likely need these experts (pure/plan/expert_guess.h), so they are read too, after
-//   all
-//           that are missing, while this layer and the next attention are computed
+//   choose       after the router: all missing experts are read at once, into free slots or those of experts that leave
+//   find         before a product: waits until that expert is there. Those that are there already are computed first
+//   choose_next  after a group, if there is no room for all experts of a prompt: a group has half of the room, and the next ones
+//                are read into the other half while it is computed. So each expert is read once, and the slots change roles
+//   expect       after choose: the next layer will likely need these experts (pure/plan/expert_guess.h), so they are read too,
+//                after all that are missing, while this layer and the next attention are computed
 //
 // With counts of an earlier run a thread reads the most used experts until the budget is full, while the disk has nothing else to
 // read (kin_experts_start_filling).
 //
 // A slot is as large as the largest layer's expert; its pages beyond what was read into it take no memory.
 //
-// Owner: one kin_weights. Threads: choose and find from threads that compute a graph; set_budget from any; the rest from the
-// computing thread between two runs. `mutex` guards the table of slots; places and states of slots are atomic, because find must
-// hold nothing: its thread may be interrupted (sys/team/interrupt.h).
+// Owner: one kin_weights. Threads: those of kin_expert_source from threads that compute a graph; set_budget from any; the rest
+// from the computing thread between two runs. `mutex` guards the table of slots; places and states of slots are atomic, because
+// find must hold nothing: its thread may be interrupted (sys/team/interrupt.h).
 #pragma once
 
 #include "engine/stream.h"
@@ -72,7 +73,7 @@ void kin_experts_forget(kin_experts *experts, int il);
 typedef struct kin_experts_stats {
     uint64_t budget, held_bytes;
     uint64_t n_hits, n_misses; // experts that a layer's step needed, and that were in memory or not
-    uint64_t n_filled;         // experts that were read before they were needed
+    uint64_t n_filled;         // experts that earlier runs used, read before they were needed
     uint64_t n_guessed;        // experts that were read because their layer would likely need them
     uint64_t n_foreseen;       // those of them that it did need
     uint64_t n_late;           // those of these that had not been read completely by then, so that they are misses, too
@@ -81,6 +82,3 @@ typedef struct kin_experts_stats {
 } kin_experts_stats;
 
 kin_experts_stats kin_experts_get_stats(kin_experts *experts); // any thread
-
-// Returns the number of experts of the largest size that the budget holds.
-uint64_t kin_experts_n_slots(kin_experts *experts);

@@ -1,6 +1,5 @@
 #include "engine/shard.h"
 
-#include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -628,28 +627,6 @@ static int fetch_experts(kin_shard *s, int il, kin_stage_shape shape, const kin_
     return 0;
 }
 
-// Returns for how many rows at a time a feed-forward block with experts runs. The devices of a group add up their parts in each
-// of these runs, so they must not depend on a device's memory: there the cache of experts exceeds its budget for a step.
-static int expert_rows(const kin_shard *s) {
-    return kin_share_is_whole(&s->o.share) ? kin_weights_expert_rows(s->weights) : INT_MAX;
-}
-
-// Runs a feed-forward block with experts, for as many rows at a time as there is memory for their experts.
-static int run_experts(kin_shard *s, int il, kin_stage_shape shape, const kin_stage_inputs *in, float *y, kin_err *err) {
-    const int n = shape.n_tokens, most = expert_rows(s);
-    const size_t width = (size_t)kin_hparams_stream_width(&s->hp);
-    if (fetch_experts(s, il, shape, in, err) != 0) return KIN_FAIL;
-    for (int at = 0; at < n; at += shape.n_tokens) {
-        shape.n_tokens = shape.n_out = min_int(n - at, most);
-        kin_stage_inputs some = *in;
-        some.x = in->x + (size_t)at * width;
-        if (in->tokens) some.tokens = in->tokens + at;
-        if (in->inputs) some.inputs = in->inputs + (size_t)at * n_inputs(&s->hp);
-        if (kin_stage_run(stage_of(&s->cpu, il), shape, &some, y + (size_t)at * width, err) != 0) return KIN_FAIL;
-    }
-    return 0;
-}
-
 // Runs one block with its weights acquired: in->x -> y; the two may be the same memory.
 static int run_block(kin_shard *s, int il, int block, kin_stage_shape shape, const kin_stage_inputs *in, float *y, kin_err *err) {
     const kin_layer layer = kin_layer_of(&s->hp, il);
@@ -657,7 +634,8 @@ static int run_block(kin_shard *s, int il, int block, kin_stage_shape shape, con
     int number = kin_weights_compute_block(s->weights, il) + block;
     shape.variant = kin_variant_of_block(il, block);
     if (kin_weights_acquire(s->weights, number, err) != 0) return KIN_FAIL;
-    int rc = has_experts ? run_experts(s, il, shape, in, y, err) : kin_stage_run(stage_of(&s->cpu, il), shape, in, y, err);
+    int rc = has_experts ? fetch_experts(s, il, shape, in, err) : 0;
+    if (rc == 0) rc = kin_stage_run(stage_of(&s->cpu, il), shape, in, y, err);
     kin_weights_release(s->weights, number);
     return rc;
 }
@@ -744,7 +722,7 @@ static int run_one_by_one(kin_shard *s, kin_layer_range of, kin_stage_shape shap
 static int run_cpu(kin_shard *s, kin_layer_range of, bool is_divided, kin_stage_shape shape, bool with_output,
                    const kin_stage_inputs *in, float *y, kin_err *err) {
     const bool by_block = kin_weights_begin(s->weights, kin_weights_compute_block(s->weights, of.begin), with_output);
-    if (!is_divided && !by_block && expert_rows(s) >= shape.n_tokens) return kin_stage_run(s->cpu.stage, shape, in, y, err);
+    if (!is_divided && !by_block) return kin_stage_run(s->cpu.stage, shape, in, y, err);
     return run_one_by_one(s, of, shape, in, y, err);
 }
 

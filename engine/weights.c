@@ -1,7 +1,6 @@
 #include "engine/weights.h"
 
 #include <fcntl.h>
-#include <limits.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
@@ -138,14 +137,6 @@ const kin_expert_source *kin_weights_expert_source(const kin_weights *w) {
 int kin_weights_check_experts(kin_weights *w, kin_err *err) {
     if (!w->experts || kin_experts_check(w->experts, err) == 0) return 0;
     return kin_err_prefix(err, "%s", w->packed ? kin_packed_path(w->packed) : kin_gguf_file_path(w->model->gguf, 0));
-}
-
-int kin_weights_expert_rows(const kin_weights *w) {
-    const int n_expert = w->model->hp.n_expert, n_used = w->model->hp.n_expert_used;
-    if (!w->experts) return INT_MAX;
-    const uint64_t n = kin_experts_n_slots(w->experts);
-    if (n >= (uint64_t)n_expert) return INT_MAX;
-    return n < (uint64_t)n_used ? 1 : (int)n / n_used;
 }
 
 void kin_weights_fetch_experts(kin_weights *w, int il, const int32_t *chosen, size_t n) {

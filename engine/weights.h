@@ -73,11 +73,9 @@ int kin_weights_await_gpu(kin_weights *weights, int layer_begin, int layer_end, 
 
 // Experts do not go through the ring, since the router decides which ones a token needs. If not all of them fit, those of kin's
 // kernels come from the cache of experts (experts.h): graphs ask its source for them, and check_experts says after a run whether
-// all could be read. A run should have at most expert_rows rows, so that their experts fit into memory together; INT_MAX: any
-// number.
+// all could be read.
 const kin_expert_source *kin_weights_expert_source(const kin_weights *weights);
 int kin_weights_check_experts(kin_weights *weights, kin_err *err);
-int kin_weights_expert_rows(const kin_weights *weights);
 
 // With ggml's kernels experts stay in their file mapping, where the OS keeps the most used ones in memory. This function fetches
 // the experts in `chosen` // i32 [n] (may repeat) of a CPU layer, several at once, before they are used.

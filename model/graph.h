@@ -140,13 +140,17 @@ typedef struct kin_graph_sums {
     kin_err err;
 } kin_graph_sums;
 
-// Locates a layer's experts if not all of them are in memory. Computing threads call both functions, while the
+// Locates a layer's experts if not all of them are in memory. Computing threads call these functions, while the
 // others compute or wait. NULL: all experts are in their tensors.
 enum { KIN_EXPERT_GATE, KIN_EXPERT_UP, KIN_EXPERT_DOWN, KIN_EXPERT_MATRICES };
 typedef struct kin_expert_source {
     // n_tokens tokens have chosen n experts of a layer: order // [n], ascending. Expert i multiplies the rows [begin[i], begin[i
-    // + 1]). Does not wait for them; may put `order` into the order in which they should be computed.
-    void (*choose)(void *user, int il, int n_tokens, const int32_t *begin, int32_t *order, int n);
+    // + 1]). Does not wait for them; may put `order` into the order in which they should be computed. Returns how many of them
+    // are the first group: all, unless in_groups.
+    int (*choose)(void *user, int il, int n_tokens, const int32_t *begin, int32_t *order, int n, bool in_groups);
+    // The last group has been computed, and its experts may leave memory. order // [n]: the experts after it. Returns how many of
+    // them are the next group.
+    int (*choose_next)(void *user, int il, int32_t *order, int n);
     // Returns a matrix of an expert; NULL: it is in the weight's tensor. waits: only when it is in memory. Holds nothing, so that
     // its thread may be interrupted.
     const uint8_t *(*find)(void *user, int il, int expert, int matrix, bool waits);

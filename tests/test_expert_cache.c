@@ -94,6 +94,66 @@ static void what_a_step_needs_never_leaves(void **state) {
     kin_expert_cache_close(c);
 }
 
+// Six experts pass through room for four, two and two.
+static void groups_take_turns_in_half_of_the_room_each(void **state) {
+    static const int32_t uses[N_EXPERT] = {1, 1, 1, 1, 1, 1}, order[] = {0, 1, 2, 3, 4, 5};
+    (void)state;
+    kin_expert_cache *c = open_cache(4, KIN_EXPERTS_MIXED, NULL);
+    use(c, 1, "0123");
+    kin_expert_cache_count(c, 0, uses, 1);
+    for (int i = 0; i < 6; i += 2) {
+        const kin_expert_changes *changes = kin_expert_cache_need(c, order + i, 2);
+        assert_int_equal(changes->n_missing, i == 0 ? 2 : 0); // the others were read meanwhile
+        changes = kin_expert_cache_expect(c, 0, order + i + 2, 4 - i);
+        assert_int_equal(changes->n_missing, i < 4 ? 2 : 0);
+        if (i < 4) assert_true(changes->missing[0] == i + 2 && changes->missing[1] == i + 3);
+        assert_int_equal(kin_expert_cache_held(c), 4);
+    }
+    kin_expert_cache_close(c);
+}
+
+static void an_expert_in_memory_stays_until_its_group_comes(void **state) {
+    static const int32_t uses[N_EXPERT] = {[0] = 9, [1] = 9, [5] = 1, [6] = 1}, order[] = {5, 6, 0, 1};
+    (void)state;
+    kin_expert_cache *c = open_cache(3, KIN_EXPERTS_MIXED, NULL);
+    use(c, 0, "56");
+    for (int i = 0; i < 20; i++) use(c, 1, "7"); // worth more than both
+    kin_expert_cache_count(c, 0, uses, 9);
+    assert_int_equal(kin_expert_cache_need(c, order, 1)->n_missing, 0);
+    const kin_expert_changes *changes = kin_expert_cache_expect(c, 0, order + 1, 3);
+    assert_true(changes->n_evicted == 1 && changes->evicted[0] == N_EXPERT + 7);
+    assert_true(changes->n_missing == 1 && changes->missing[0] == 0);
+    assert_true(holds(c, 0, "056"));
+    kin_expert_cache_close(c);
+}
+
+static void a_step_that_ends_before_its_last_group_keeps_nothing(void **state) {
+    static const int32_t uses[N_EXPERT] = {1, 1, 1, 1, 1, 1}, order[] = {0, 1, 2, 3, 4, 5};
+    (void)state;
+    kin_expert_cache *c = open_cache(4, KIN_EXPERTS_MIXED, NULL);
+    kin_expert_cache_count(c, 0, uses, 1);
+    kin_expert_cache_need(c, order, 2);
+    kin_expert_cache_expect(c, 0, order + 2, 4);
+    assert_int_equal(use(c, 1, "0123")->n_evicted, 4);
+    assert_int_equal(kin_expert_cache_held(c), 4);
+    kin_expert_cache_close(c);
+}
+
+static void groups_count_as_the_step_that_they_are_of(void **state) {
+    static const int32_t uses[N_EXPERT] = {3, 2, 1, 4}, order[] = {0, 1, 2, 3};
+    float whole[N_LAYER * N_EXPERT], groups[N_LAYER * N_EXPERT];
+    (void)state;
+    kin_expert_cache *a = open_cache(9, KIN_EXPERTS_MIXED, NULL), *b = open_cache(9, KIN_EXPERTS_MIXED, NULL);
+    kin_expert_cache_use(a, 2, uses, 5);
+    kin_expert_cache_count(b, 2, uses, 5);
+    for (int i = 0; i < 4; i++) kin_expert_cache_need(b, order + i, 1);
+    kin_expert_cache_get_counts(a, whole);
+    kin_expert_cache_get_counts(b, groups);
+    assert_memory_equal(whole, groups, sizeof whole);
+    kin_expert_cache_close(a);
+    kin_expert_cache_close(b);
+}
+
 static void a_smaller_budget_evicts_at_once_and_a_larger_one_nothing(void **state) {
     (void)state;
     kin_expert_cache *c = open_cache(6, KIN_EXPERTS_MIXED, NULL);
@@ -294,6 +354,10 @@ int main(void) {
         cmocka_unit_test(often_used_experts_outlive_a_scan_in_the_mixed_cache),
         cmocka_unit_test(a_recent_use_outweighs_an_old_one),
         cmocka_unit_test(what_a_step_needs_never_leaves),
+        cmocka_unit_test(groups_take_turns_in_half_of_the_room_each),
+        cmocka_unit_test(an_expert_in_memory_stays_until_its_group_comes),
+        cmocka_unit_test(a_step_that_ends_before_its_last_group_keeps_nothing),
+        cmocka_unit_test(groups_count_as_the_step_that_they_are_of),
         cmocka_unit_test(a_smaller_budget_evicts_at_once_and_a_larger_one_nothing),
         cmocka_unit_test(layers_of_different_sizes_stay_within_the_budget),
         cmocka_unit_test(a_forgotten_layer_is_missing_again),

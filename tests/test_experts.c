@@ -85,7 +85,7 @@ static int choose(context *w, int il, int n_tokens, int n_used, int32_t *order) 
         begin[i + 1] = begin[i] + uses[i];
         if (uses[i] > 0) order[n++] = i;
     }
-    s->choose(s->user, il, n_tokens, begin, order, n);
+    assert_int_equal(s->choose(s->user, il, n_tokens, begin, order, n, false), n);
     return n;
 }
 
@@ -174,6 +174,100 @@ static void more_than_the_budget_is_there_while_a_step_needs_it(void **state) {
     close_context(&w);
 }
 
+// ---- groups
+
+enum { PART_BYTES = STRIDE - 100 }; // of an expert of layer 0
+
+// Begins a step of 50 tokens that use all experts of a layer, in groups. Returns the size of the first one.
+static int choose_all(context *w, int il, int32_t order[N_EXPERT]) {
+    const kin_expert_source *s = kin_experts_source(w->experts);
+    int32_t begin[N_EXPERT + 1] = {0};
+    for (int i = 0; i < N_EXPERT; i++) begin[i + 1] = 8 * (i + 1), order[i] = i;
+    return s->choose(s->user, il, 50, begin, order, N_EXPERT, true);
+}
+
+// The groups of such a step: each has the file's bytes, and no expert is in two. most: bytes of experts in memory. Returns their
+// number.
+static int use_all(context *w, int il, uint64_t most) {
+    const kin_expert_source *s = kin_experts_source(w->experts);
+    int32_t order[N_EXPERT];
+    bool seen[N_EXPERT] = {false};
+    int n_groups = 0;
+    for (int at = 0, n; at < N_EXPERT; at += n, n_groups++) {
+        n = at == 0 ? choose_all(w, il, order) : s->choose_next(s->user, il, order + at, N_EXPERT - at);
+        assert_in_range(n, 1, N_EXPERT - at);
+        for (int k = at; k < at + n; k++) {
+            expect_matrices(w, il, order[k]);
+            assert_false(seen[order[k]]);
+            seen[order[k]] = true;
+        }
+        assert_true(kin_experts_get_stats(w->experts).held_bytes <= most);
+    }
+    return n_groups;
+}
+#define use_all(...) FROM_TEST(use_all(__VA_ARGS__))
+
+static void a_step_in_groups_reads_each_expert_once(void **state) {
+    context w = {0};
+    (void)state;
+    open_context(&w, 5 * STRIDE); // a group has two
+    assert_int_equal(use_all(&w, 0, 5 * STRIDE), N_EXPERT / 2);
+    kin_experts_stats stats = kin_experts_get_stats(w.experts);
+    assert_true(stats.n_hits == 0 && stats.n_misses == N_EXPERT);
+    assert_int_equal(stats.read_bytes, N_EXPERT * PART_BYTES);
+    for (int i = 1; i < 20; i++) { // what was left there comes first
+        assert_int_equal(use_all(&w, 0, 5 * STRIDE), N_EXPERT / 2);
+        stats = kin_experts_get_stats(w.experts);
+        assert_int_equal(stats.n_hits, i * 5);
+        assert_int_equal(stats.read_bytes, (N_EXPERT + i * (N_EXPERT - 5)) * PART_BYTES);
+    }
+    close_context(&w);
+}
+
+static void a_group_has_half_of_the_room_or_one_expert(void **state) {
+    (void)state;
+    for (int room = 0; room <= N_EXPERT + 1; room++) {
+        context w = {0};
+        const int n = room >= N_EXPERT ? N_EXPERT : room < 2 ? 1 : room / 2;
+        open_context(&w, (uint64_t)room * STRIDE);
+        assert_int_equal(use_all(&w, 0, (uint64_t)(room > 0 ? room : 1) * STRIDE), (N_EXPERT + n - 1) / n);
+        assert_int_equal(kin_experts_get_stats(w.experts).read_bytes, N_EXPERT * PART_BYTES);
+        close_context(&w);
+    }
+}
+
+static void a_step_that_ends_after_a_group_takes_no_room_from_the_next(void **state) {
+    context w = {0};
+    int32_t order[N_EXPERT];
+    (void)state;
+    open_context(&w, 5 * STRIDE);
+    for (int i = 0; i < 50; i++) {
+        choose_all(&w, 0, order);
+        use_all(&w, 2, 5 * STRIDE);
+        choose_all(&w, 2, order);
+        use_all(&w, 0, 5 * STRIDE);
+    }
+    close_context(&w);
+}
+
+static void a_later_group_whose_read_failed_is_read_again(void **state) {
+    context w = {0};
+    int32_t order[N_EXPERT];
+    kin_err err;
+    (void)state;
+    open_context(&w, 5 * STRIDE);
+    const kin_expert_source *s = kin_experts_source(w.experts);
+    assert_int_equal(ftruncate(w.fd, 8192), 0);
+    assert_int_equal(choose_all(&w, 0, order), 2);
+    find(&w, 0, order[2], 0); // of the next group: its read has ended
+    kin_experts_check(w.experts, &err);
+    assert_int_equal(pwrite(w.fd, w.bytes, FILE_BYTES, 0), FILE_BYTES);
+    assert_int_equal(s->choose_next(s->user, 0, order + 2, N_EXPERT - 2), 2);
+    for (int k = 2; k < 4; k++) expect_matrices(&w, 0, order[k]);
+    assert_int_equal(kin_experts_check(w.experts, &err), 0);
+    close_context(&w);
+}
+
 // Changes the budget while experts are used.
 typedef struct changer {
     kin_experts *experts;
@@ -199,6 +293,7 @@ static void a_changing_budget_never_takes_what_is_in_use(void **state) {
         int32_t order[N_EXPERT];
         const int il = i % 2 * 2, n = choose(&w, il, 2, 2, order);
         for (int k = 0; k < n; k++) expect_matrices(&w, il, order[k]);
+        if (i % 4 == 0) use_all(&w, il, UINT64_MAX);
     }
     atomic_store(&c.ends, true);
     pthread_join(thread, NULL);
@@ -353,7 +448,7 @@ static void use_two(context *w, int il, int32_t a, int32_t b) {
     const kin_expert_source *s = kin_experts_source(w->experts);
     int32_t begin[N_EXPERT + 1] = {0}, order[N_USED] = {a < b ? a : b, a < b ? b : a};
     for (int i = 0; i < N_EXPERT; i++) begin[i + 1] = begin[i] + (i == a || i == b);
-    s->choose(s->user, il, 1, begin, order, N_USED);
+    s->choose(s->user, il, 1, begin, order, N_USED, false);
     if (il == 1) expect_matrices(w, il, order[0]), expect_matrices(w, il, order[1]);
 }
 #define use_two(...) FROM_TEST(use_two(__VA_ARGS__))
@@ -428,6 +523,10 @@ int main(void) {
         cmocka_unit_test(a_layer_without_experts_here_is_in_its_tensors),
         cmocka_unit_test(an_expert_that_has_left_is_some_other_memory),
         cmocka_unit_test(more_than_the_budget_is_there_while_a_step_needs_it),
+        cmocka_unit_test(a_step_in_groups_reads_each_expert_once),
+        cmocka_unit_test(a_group_has_half_of_the_room_or_one_expert),
+        cmocka_unit_test(a_step_that_ends_after_a_group_takes_no_room_from_the_next),
+        cmocka_unit_test(a_later_group_whose_read_failed_is_read_again),
         cmocka_unit_test(a_changing_budget_never_takes_what_is_in_use),
         cmocka_unit_test(a_read_that_fails_is_reported_and_tried_again),
         cmocka_unit_test(a_failed_read_of_a_step_that_ended_early_is_not_reported),

@@ -2,6 +2,10 @@
 //
 // A batch's pairs of (token, expert) are sorted by expert; a pair's place in that order is its slot. So an expert's weights are
 // read once for all its tokens. A token's sum over its experts follows the router's order.
+//
+// If there is no room in memory for all experts of a batch, they are computed in groups: the nodes from the first product to the
+// last one are computed for one group, then again for the next. Each writes the rows of its own experts, and the sum comes after
+// the last group, so groups do not change it.
 #include <string.h>
 
 #include "model/kernel/ops_impl.h"
@@ -71,18 +75,24 @@ struct ggml_tensor *kin_op_route_tokens(kin_graph *g, struct ggml_tensor *logits
 // ---- slots
 
 // A batch's routing as the nodes below read it: begin // i32 [n_expert + 1], the first slot of each expert; n_order, the number
-// of experts that have slots; order // i32 [n_expert], their order of computing; slot // i32 [n, n_used], the slot of each pair.
+// of experts in this group, and n_left, those in later ones; order // i32 [n_expert], all these in their order of computing; slot
+// // i32 [n, n_used], the slot of each pair.
 typedef struct slots {
-    int32_t *begin, *n_order, *order, *slot;
+    int32_t *begin, *n_order, *n_left, *order, *slot;
 } slots;
 
 static slots slots_of(const struct ggml_tensor *t, const kin_hparams *hp) {
     int32_t *begin = t->data, *n_order = begin + hp->n_expert + 1;
-    return (slots){begin, n_order, n_order + 1, n_order + 1 + hp->n_expert};
+    return (slots){begin, n_order, n_order + 1, n_order + 2, n_order + 2 + hp->n_expert};
 }
 
 static int64_t slots_size(const kin_hparams *hp, int64_t n_slots) {
-    return 2 * hp->n_expert + 2 + n_slots;
+    return 2 * hp->n_expert + 3 + n_slots;
+}
+
+// A single row's experts always fit. ggml's threads compute a graph's nodes once.
+static bool are_in_groups(const kin_graph *g, int64_t n_rows) {
+    return n_rows > 1 && g->experts && g->experts->choose && g->compute && g->compute->team;
 }
 
 static size_t row_bytes(kin_act_kind kind, int64_t columns) {
@@ -97,10 +107,25 @@ static int count_one(const struct ggml_tensor *y, const struct kin_op *op, int n
 // Experts are computed in ascending order, unless some of them have yet to come.
 static void order_experts(const struct kin_op *op, const slots *s, int64_t n_tokens) {
     const kin_expert_source *source = op->graph->experts;
-    *s->n_order = 0;
+    int n = 0;
     for (int e = 0; e < op->hp->n_expert; e++)
-        if (s->begin[e + 1] > s->begin[e]) s->order[(*s->n_order)++] = e;
-    if (source && source->choose) source->choose(source->user, op->il, (int)n_tokens, s->begin, s->order, *s->n_order);
+        if (s->begin[e + 1] > s->begin[e]) s->order[n++] = e;
+    *s->n_order = n;
+    if (source && source->choose)
+        *s->n_order = source->choose(source->user, op->il, (int)n_tokens, s->begin, s->order, n, op->in_groups);
+    *s->n_left = n - *s->n_order;
+}
+
+// implements kin_op_run.again, after the last product of a group
+static struct ggml_tensor *begin_group(const struct ggml_tensor *y, const struct kin_op *op) {
+    const kin_expert_source *source = op->graph->experts;
+    const slots s = slots_of(y->src[0], op->hp);
+    const int32_t n = *s.n_left;
+    if (!op->from || n == 0) return NULL;
+    memmove(s.order, s.order + *s.n_order, (size_t)n * sizeof *s.order);
+    *s.n_order = source->choose_next(source->user, op->il, s.order, n);
+    *s.n_left = n - *s.n_order;
+    return op->from;
 }
 
 // Sources: the routing. A single chunk, since these are only a few numbers.
@@ -127,6 +152,7 @@ static const kin_op_run slot_counts = {.count = count_one, .compute = count_slot
 struct ggml_tensor *kin_op_slots(kin_graph *g, int il, struct ggml_tensor *routed) {
     struct kin_op *op = kin_op_new(g, KIN_OP_OTHER);
     op->il = il;
+    op->in_groups = are_in_groups(g, routed->ne[1]);
     const int64_t n_slots = routed->ne[1] * g->hp->n_expert_used;
     struct ggml_tensor *counted = kin_op_node(g, GGML_TYPE_I32, slots_size(g->hp, n_slots), 1, &routed, 1, &slot_counts, op);
     ggml_build_forward_expand(g->gf, counted); // before anything that can be computed while experts are read
@@ -276,7 +302,7 @@ static const void *input_of(const struct ggml_tensor *y, const struct kin_op *op
 }
 
 // Sources: the slots, the rounded inputs, then gate, up and up's inputs, or up alone, or down, then their biases if there are
-// any.
+// any; of down then what keep_for_groups() adds.
 static void multiply_expert(struct ggml_tensor *y, const struct kin_op *op, int n_threads, const kin_team_chunk *c) {
     const struct ggml_tensor *w = y->src[2];
     const expert_chunks e = cut_experts(y, op, n_threads);
@@ -313,21 +339,23 @@ static const kin_op_run expert_products = {.count = count_expert_chunks,
                                            .compute = multiply_expert,
                                            .result_bytes = expert_bytes,
                                            .area = expert_area,
-                                           .claims_ahead = true};
+                                           .claims_ahead = true,
+                                           .again = begin_group};
 
 // Sources: the slots, the gated values. Each expert's rows are rounded together, in the layout of gather_token().
 static int count_experts(const struct ggml_tensor *act, const struct kin_op *op, int n_threads) {
-    (void)act, (void)n_threads;
-    return op->hp->n_expert;
+    (void)n_threads;
+    return *slots_of(act->src[0], op->hp).n_order;
 }
 
 static void round_expert(struct ggml_tensor *act, const struct kin_op *op, int n_threads, const kin_team_chunk *c) {
     const struct ggml_tensor *h = act->src[1];
     int64_t columns = h->ne[0], n_blocks = (int64_t)(kin_act_bytes(columns, 1) / sizeof(kin_act));
     slots s = slots_of(act->src[0], op->hp);
+    const int64_t end = s.begin[s.order[c->i] + 1];
     (void)n_threads;
-    for (int64_t row = s.begin[c->i]; row < s.begin[c->i + 1]; row += KIN_OP_TILE) {
-        int64_t rows = kin_op_tile_rows(s.begin[c->i + 1], row);
+    for (int64_t row = s.begin[s.order[c->i]]; row < end; row += KIN_OP_TILE) {
+        int64_t rows = kin_op_tile_rows(end, row);
         op->kernels->quantize(op->kind[0], columns, rows, (const float *)h->data + row * columns,
                               (kin_act *)act->data + row * n_blocks, 0, n_blocks * rows);
     }
@@ -404,6 +432,16 @@ static struct ggml_tensor *ungated_experts(kin_graph *g, int il, struct ggml_ten
     return kin_op_square_relu(g, kin_op_node(g, GGML_TYPE_F32, up->ne[1], n_slots, args, 3, &expert_products, op));
 }
 
+// What a group's nodes read and write must stay until the last group is computed, so the last node has it as sources, too: the
+// inputs and the result of the first node, which then is `from`. product // [n_ff_exp, n_slots]. Returns the number of sources.
+static int keep_for_groups(struct kin_op *op, struct ggml_tensor *product, struct ggml_tensor **args, int n_args) {
+    op->from = product->view_src ? product->view_src : product;
+    args[n_args++] = product;
+    args[n_args++] = op->from->src[1];
+    if (((const struct kin_op *)op->from->extra)->gates) args[n_args++] = op->from->src[4];
+    return n_args;
+}
+
 struct ggml_tensor *kin_op_experts(kin_graph *g, int il, const kin_layer *how, struct ggml_tensor *x, struct ggml_tensor *normed,
                                    struct ggml_tensor *routed, struct ggml_tensor *counted) {
     struct ggml_tensor *const *w = g->layers[il].w, *down = w[KIN_W_FFN_DOWN_EXPS], *down_bias = w[KIN_W_FFN_DOWN_EXPS_BIAS];
@@ -412,8 +450,9 @@ struct ggml_tensor *kin_op_experts(kin_graph *g, int il, const kin_layer *how, s
 
     struct kin_op *op;
     const bool is_gated = w[KIN_W_FFN_GATE_EXPS] || w[KIN_W_FFN_GATE_UP_EXPS];
-    struct ggml_tensor *h = is_gated ? gated_experts(g, il, how, counted, routed, normed)
-                                     : ungated_experts(g, il, counted, routed, normed); // [n_ff_exp, n_slots]
+    struct ggml_tensor *product = is_gated ? gated_experts(g, il, how, counted, routed, normed)
+                                           : ungated_experts(g, il, counted, routed, normed); // [n_ff_exp, n_slots]
+    struct ggml_tensor *h = product;
     if (kind != KIN_ACT_F32) {
         op = kin_op_new(g, KIN_OP_OTHER);
         op->kind[0] = kind;
@@ -424,8 +463,11 @@ struct ggml_tensor *kin_op_experts(kin_graph *g, int il, const kin_layer *how, s
     op->kind[0] = kind;
     op->il = il;
     op->has_expert_bias = down_bias != NULL;
-    struct ggml_tensor *y = kin_op_node(g, GGML_TYPE_F32, n_embd, n_slots, (struct ggml_tensor *[]){counted, h, down, down_bias},
-                                        down_bias ? 4 : 3, &expert_products, op); // [n_embd, n_slots]
+    struct ggml_tensor *args[KIN_OP_ARGS] = {counted, h, down, down_bias};
+    int n_args = down_bias ? 4 : 3;
+    if (are_in_groups(g, n)) n_args = keep_for_groups(op, product, args, n_args);
+    struct ggml_tensor *y =
+        kin_op_node(g, GGML_TYPE_F32, n_embd, n_slots, args, n_args, &expert_products, op); // [n_embd, n_slots]
     op = kin_op_new(g, KIN_OP_OTHER);
     op->has_residual = x != NULL;
     return kin_op_node(g, GGML_TYPE_F32, n_embd, n, (struct ggml_tensor *[]){y, routed, counted, x}, x ? 4 : 3, &expert_sums, op);

@@ -107,6 +107,8 @@ typedef struct graph_job {
     struct ggml_tensor **nodes;
     int n_threads;
     const kin_graph *graph;
+    int n_begun;               // nodes
+    struct ggml_tensor *again; // the job ends after the last of them, and the nodes since this one are computed again
 } graph_job;
 
 static const struct kin_op *op_of(const struct ggml_tensor *node) {
@@ -114,9 +116,10 @@ static const struct kin_op *op_of(const struct ggml_tensor *node) {
 }
 
 static kin_team_step plan_node(void *user, int i) {
-    const graph_job *j = user;
+    graph_job *j = user;
     const struct ggml_tensor *y = j->nodes[i];
     const struct kin_op *op = op_of(y);
+    j->n_begun = i + 1;
     if (!op) return (kin_team_step){0};
     return (kin_team_step){
         .n_chunks = count_chunks(y, op, j->n_threads),
@@ -142,9 +145,14 @@ static void publish_chunk(void *user, const kin_team_chunk *c) {
         memcpy(a.at + row * a.ld, from + row * a.result_ld, (size_t)a.width * sizeof *from);
 }
 
+// Called between two nodes.
 static bool job_stops(void *user) {
-    const kin_compute *c = ((const graph_job *)user)->graph->compute;
-    return c->stops(c->stops_user);
+    graph_job *j = user;
+    const kin_compute *c = j->graph->compute;
+    const struct ggml_tensor *last = j->n_begun > 0 ? j->nodes[j->n_begun - 1] : NULL;
+    const struct kin_op *op = last ? op_of(last) : NULL;
+    if (op && op->run->again) j->again = op->run->again(last, op);
+    return j->again || (c && c->stops && c->stops(c->stops_user));
 }
 
 static bool computes_nothing(const struct ggml_tensor *node) {
@@ -164,19 +172,26 @@ static bool is_for_team(struct ggml_tensor *const *nodes, int n_nodes) {
     return true;
 }
 
+// A job cannot go back, so each repetition is another one.
 enum ggml_status kin_ops_run(const kin_graph *g, kin_team *team, struct ggml_tensor **nodes, int n_nodes) {
-    graph_job job = {nodes, g->active_threads > 0 ? g->active_threads : kin_team_size(team), g};
+    graph_job job = {.n_threads = g->active_threads > 0 ? g->active_threads : kin_team_size(team), .graph = g};
+    kin_team_job steps = {.n_threads = job.n_threads,
+                          .plan = plan_node,
+                          .compute = compute_chunk,
+                          .publish = publish_chunk,
+                          .stops = job_stops,
+                          .user = &job};
     kin_err err;
     if (kin_team_reserve(team, n_nodes, &err) != 0) return GGML_STATUS_ALLOC_FAILED;
-    const bool has_stop = g->compute && g->compute->stops;
-    const kin_team_job steps = {.n_steps = n_nodes,
-                                .n_threads = job.n_threads,
-                                .plan = plan_node,
-                                .compute = compute_chunk,
-                                .publish = publish_chunk,
-                                .stops = has_stop ? job_stops : NULL,
-                                .user = &job};
-    return kin_team_run(team, &steps) ? GGML_STATUS_SUCCESS : GGML_STATUS_ABORTED;
+    for (int first = 0;;) {
+        job.nodes = nodes + first;
+        job.n_begun = 0;
+        job.again = NULL;
+        steps.n_steps = n_nodes - first;
+        const bool is_done = kin_team_run(team, &steps);
+        if (!job.again) return is_done ? GGML_STATUS_SUCCESS : GGML_STATUS_ABORTED;
+        for (first = 0; nodes[first] != job.again;) first++;
+    }
 }
 
 // Returns the kin_graph that these nodes belong to, or NULL if none is kin's.

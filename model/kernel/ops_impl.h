@@ -30,6 +30,9 @@ typedef struct kin_op_run {
     size_t (*result_bytes)(const struct ggml_tensor *y, const struct kin_op *op, int n_threads);
     kin_op_area (*area)(const struct ggml_tensor *y, const struct kin_op *op, int n_threads, int chunk);
     bool claims_ahead;
+    // Called once after the node, when a team computes the graph; NULL: nothing is. Returns the node since which the graph is to
+    // be computed again before it goes on, or NULL.
+    struct ggml_tensor *(*again)(const struct ggml_tensor *y, const struct kin_op *op);
 } kin_op_run;
 
 // The kind of a node, for code that computes it other than by `run` (web/engine/gpu.c).
@@ -78,10 +81,12 @@ struct kin_op {
     size_t states_apart; // and floats from one to the next
     int n_groups, n_fields;
     kin_op_field fields[KIN_OP_FIELDS];
-    bool gates;    // a product of experts is gate and up,
-    bool is_up;    // or up without a gate; else down
-    int il;        // the layer that experts belong to
-    bool is_guess; // computed only if the experts of layer il are to be guessed
+    bool gates;               // a product of experts is gate and up,
+    bool is_up;               // or up without a gate; else down
+    int il;                   // the layer that experts belong to
+    bool in_groups;           // of slots: their experts may be computed in groups, one after the other
+    struct ggml_tensor *from; // of the last product of such a group: the first one; else NULL
+    bool is_guess;            // computed only if the experts of layer il are to be guessed
 
     char apart[64]; // padding: the counters below are written constantly, and must not share a cache line with the fields
                     // above, which are read

@@ -24,6 +24,7 @@ struct kin_expert_cache {
     expert *experts; // [n_layer * n_expert]
     uint64_t n_steps;
     int il_needed; // the layer of the last step; -1: none
+    int32_t *used; // [n_expert] scratch
     kin_expert_changes changes;
 };
 
@@ -43,7 +44,8 @@ int kin_expert_cache_open(kin_expert_cache **out, const kin_expert_cache_options
     c->experts = calloc(n_all(c), sizeof *c->experts);
     c->changes.evicted = malloc(n_all(c) * sizeof *c->changes.evicted);
     c->changes.missing = malloc((size_t)o->n_expert * sizeof *c->changes.missing);
-    if (!c->bytes || !c->experts || !c->changes.evicted || !c->changes.missing) {
+    c->used = malloc((size_t)o->n_expert * sizeof *c->used);
+    if (!c->bytes || !c->experts || !c->changes.evicted || !c->changes.missing || !c->used) {
         kin_expert_cache_close(c);
         *out = NULL;
         return kin_err_set(err, "out of memory");
@@ -58,6 +60,7 @@ void kin_expert_cache_close(kin_expert_cache *c) {
     free(c->experts);
     free(c->changes.evicted);
     free(c->changes.missing);
+    free(c->used);
     free(c);
 }
 
@@ -113,34 +116,51 @@ static void count_uses(kin_expert_cache *c, expert *experts, const int32_t *uses
     }
 }
 
+// Groups of the last step that it has not reached are not needed any more, either.
 static void end_need(kin_expert_cache *c) {
     expert *experts = &c->experts[(size_t)(c->il_needed < 0 ? 0 : c->il_needed) * (size_t)c->n_expert];
-    for (int i = 0; i < c->n_expert && c->il_needed >= 0; i++) experts[i].needed = false;
+    for (int i = 0; i < c->n_expert && c->il_needed >= 0; i++) experts[i].needed = experts[i].expected = false;
     c->il_needed = -1;
 }
 
-const kin_expert_changes *kin_expert_cache_use(kin_expert_cache *c, int il, const int32_t *uses, int n_tokens) {
-    const size_t first = (size_t)il * (size_t)c->n_expert;
+void kin_expert_cache_count(kin_expert_cache *c, int il, const int32_t *uses, int n_tokens) {
+    expert *experts = &c->experts[(size_t)il * (size_t)c->n_expert];
     kin_assert(il >= 0 && il < c->n_layer && c->bytes[il] > 0);
-    c->changes.n_evicted = c->changes.n_missing = 0;
     end_need(c);
-    count_uses(c, &c->experts[first], uses, n_tokens);
-    for (int i = 0; i < c->n_expert; i++) {
-        expert *e = &c->experts[first + (size_t)i];
-        e->needed = uses[i] > 0;
-        e->expected = false;
-        if (e->needed && !e->held) c->changes.missing[c->changes.n_missing++] = (int32_t)(first + (size_t)i);
-    }
+    count_uses(c, experts, uses, n_tokens);
+    for (int i = 0; i < c->n_expert; i++) experts[i].expected = false;
     c->il_needed = il;
+}
+
+const kin_expert_changes *kin_expert_cache_need(kin_expert_cache *c, const int32_t *experts, int n) {
+    const int il = c->il_needed;
+    const size_t first = (size_t)il * (size_t)c->n_expert;
+    kin_assert(il >= 0 && n <= c->n_expert);
+    c->changes.n_evicted = c->changes.n_missing = 0;
+    for (int i = 0; i < c->n_expert; i++) c->experts[first + (size_t)i].needed = false;
+    for (int i = 0; i < n; i++) {
+        expert *e = &c->experts[first + (size_t)experts[i]];
+        e->needed = true;
+        e->expected = false;
+        if (!e->held) c->changes.missing[c->changes.n_missing++] = (int32_t)first + experts[i];
+    }
     make_room(c, c->changes.n_missing * c->bytes[il]);
     for (size_t i = 0; i < c->changes.n_missing; i++) c->experts[c->changes.missing[i]].held = true;
     c->held += c->changes.n_missing * c->bytes[il];
     return &c->changes;
 }
 
+const kin_expert_changes *kin_expert_cache_use(kin_expert_cache *c, int il, const int32_t *uses, int n_tokens) {
+    int n = 0;
+    kin_expert_cache_count(c, il, uses, n_tokens);
+    for (int i = 0; i < c->n_expert; i++)
+        if (uses[i] > 0) c->used[n++] = i;
+    return kin_expert_cache_need(c, c->used, n);
+}
+
 const kin_expert_changes *kin_expert_cache_expect(kin_expert_cache *c, int il, const int32_t *experts, int n) {
     const size_t first = (size_t)il * (size_t)c->n_expert;
-    kin_assert(n <= c->n_expert && il != c->il_needed);
+    kin_assert(n <= c->n_expert);
     c->changes.n_evicted = c->changes.n_missing = 0;
     for (int i = 0; i < n; i++) c->experts[first + (size_t)experts[i]].expected = true;
     for (int i = 0; i < n; i++) {

@@ -50,9 +50,16 @@ typedef struct kin_expert_changes {
 // cache from now on, and stay at least until the next call. The result is valid until the next call.
 const kin_expert_changes *kin_expert_cache_use(kin_expert_cache *cache, int il, const int32_t *uses, int n_tokens);
 
-// A layer's next step will likely use these experts: they are in the cache from now on, and stay until then, but as many as there
-// is room for without those that are needed or expected already. What is `missing` is to be read; it is in the order of
-// `experts`. n: at most n_expert.
+// The same for a step that does not need all of its experts at once. `count` begins it. `need` comes for each group of its
+// experts
+// // [n]: they are in the cache from then on, and stay until the next call of `need`, `count` or `use`. What is `missing` is in
+// the order of `experts`.
+void kin_expert_cache_count(kin_expert_cache *cache, int il, const int32_t *uses, int n_tokens);
+const kin_expert_changes *kin_expert_cache_need(kin_expert_cache *cache, const int32_t *experts, int n);
+
+// A layer's next step will likely use these experts, or later groups of the step that is there need them: they are in the cache
+// from now on, and stay until then, but as many as there is room for without those that are needed or expected already. What is
+// `missing` is to be read; it is in the order of `experts`. n: at most n_expert.
 const kin_expert_changes *kin_expert_cache_expect(kin_expert_cache *cache, int il, const int32_t *experts, int n);
 
 // Removes an expert that was expected but was not read.

@@ -2,7 +2,6 @@
 #include "engine/weights.h"
 
 #include <ggml.h>
-#include <limits.h>
 #include <stdlib.h>
 
 #include "model/arch.h"
@@ -254,11 +253,6 @@ const kin_expert_source *kin_weights_expert_source(const kin_weights *w) {
 int kin_weights_check_experts(kin_weights *w, kin_err *err) {
     (void)w, (void)err;
     return 0;
-}
-
-int kin_weights_expert_rows(const kin_weights *w) {
-    (void)w;
-    return INT_MAX;
 }
 
 uint64_t kin_weights_anonymous_bytes(kin_weights *w) {
