@@ -663,6 +663,31 @@ static void one_layer_finds_the_experts_that_it_missed(void **state) {
     assert_close(predict(&facts, &plan).devices[1].experts_s, 0.5 * 0.1);
 }
 
+// A prompt of 400 tokens uses all experts, so each layer reads what it misses within a second. What it misses takes the place of
+// other layers' experts, as long as there are any.
+static void a_prompt_reads_each_missing_expert_once(void **state) {
+    (void)state;
+    kin_facts facts;
+    kin_prediction p;
+    make_simple(&facts, 1);
+    facts.model.expert_bytes[KIN_QUANT_Q4_K] = 1e9;
+    facts.model.expert_share = 0.1;
+    kin_plan plan = alone(&facts, 0);
+    facts.devices[0].memory_bytes = 1.1e9 + 5e9; // the other weights, and half of the experts
+    assert_int_equal(kin_latency_pass(&facts, &plan, 400, 0, 0, &p, NULL), 0);
+    assert_close(p.devices[0].experts_s, 10 * 0.5 / (1 - 0.1));
+    facts.devices[0].memory_bytes = 1.1e9 + 0.5e9; // half a layer's
+    assert_int_equal(kin_latency_pass(&facts, &plan, 400, 0, 0, &p, NULL), 0);
+    assert_close(p.devices[0].experts_s, 10);
+    make_simple(&facts, 2);
+    facts.model.expert_bytes[KIN_QUANT_Q4_K] = 1e9;
+    facts.model.expert_share = 0.1;
+    facts.devices[1].memory_bytes = 0.1e9 + 0.5e9; // one layer, which finds what was left there
+    const kin_plan two = {.n_rounds = 1, .n_stops = 2, .stops = {{0, false}, {1, false}}, .shares = {{9, 0}, {1, 0}}};
+    assert_int_equal(kin_latency_pass(&facts, &two, 400, 0, 0, &p, NULL), 0);
+    assert_close(p.devices[1].experts_s, 0.5);
+}
+
 static void a_layer_s_size_counts_where_it_lies(void **state) {
     (void)state;
     kin_facts facts;
@@ -776,6 +801,7 @@ int main(void) {
         cmocka_unit_test(attention_alone_on_the_gpu_leaves_the_experts_to_the_cpu),
         cmocka_unit_test(experts_that_are_used_often_are_in_memory),
         cmocka_unit_test(one_layer_finds_the_experts_that_it_missed),
+        cmocka_unit_test(a_prompt_reads_each_missing_expert_once),
         cmocka_unit_test(a_layer_s_size_counts_where_it_lies),
         cmocka_unit_test(a_layer_s_part_of_the_context_counts_where_it_lies),
         cmocka_unit_test(a_gpu_with_all_layers_has_the_output_too),

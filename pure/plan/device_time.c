@@ -255,7 +255,7 @@ void kin_member_rates_init(kin_member_rates *r, const kin_facts *facts, int devi
 
 static void set_members(kin_device_rates *r, const kin_facts *facts, int device, int n_tokens) {
     const kin_shared_facts *shared = &facts->shared[device];
-    double missed = experts_used(&facts->model, n_tokens);
+    double used = experts_used(&facts->model, n_tokens);
     r->n_members = shared->n_members > 0 ? shared->n_members : 1;
     for (int i = 0; i < r->n_members; i++) {
         kin_member_rates *member = &r->members[i];
@@ -265,12 +265,10 @@ static void set_members(kin_device_rates *r, const kin_facts *facts, int device,
             kin_member_rates_init(member, facts, shared->members[i].device, shared->members[i].heads, shared->members[i].ff);
         // By kin's kernels missing experts are read like streamed weights; else page by page.
         double rate = by_kins_kernels(&member->facts->cpu) ? member->facts->disk_bytes_s : member->facts->disk_random_bytes_s;
-        if (rate > 0) member->expert_miss_s = member->expert_bytes * missed / rate; // else shares with missing experts do not fit
-        // A prompt needs many experts of each layer, whichever are used most.
-        if (n_tokens == 1) {
-            memcpy(member->expert_hits, facts->model.expert_hits, sizeof member->expert_hits);
-            member->expert_share = facts->model.expert_share;
-        }
+        if (rate > 0) member->expert_miss_s = member->expert_bytes * used / rate; // else shares with missing experts do not fit
+        member->expert_share = used;
+        // A prompt needs many experts of each layer, whichever are used most. It reads each at most once per pass.
+        if (n_tokens == 1) memcpy(member->expert_hits, facts->model.expert_hits, sizeof member->expert_hits);
         double compute_s = r->cpu_layer_s + r->cpu_layer_fixed_s - r->layer_sums_s + r->layer_starts_s;
         set_stages(member, &facts->model, compute_s, r->layer_sums_s / 2);
     }
@@ -393,9 +391,10 @@ int kin_device_gpu_layers_max(const kin_device_rates *r, int n_layer) {
     return output_too ? most : most - 1;
 }
 
-// Returns the share of a token's experts that are not in memory, if memory has room for the share in_memory of all experts of
+// Returns the share of a pass's experts that are not in memory, if memory has room for the share in_memory of all experts of
 // n_layers layers. The experts that a layer missed replace more useful ones until the next layer misses some, so there is less
-// room for the experts that are used often. With several layers they belong to the previous layer, and the next cannot use them.
+// room for the experts that are used often: none, if a prompt's layer needs more than there is room for. With several layers they
+// belong to the previous layer, and the next cannot use them.
 static double expert_misses(const kin_member_rates *m, double in_memory, double n_layers) {
     enum { N_STEPS = 8 }; // from below, so that more memory never means more misses
     double misses = 1 - kin_facts_expert_hits(m->expert_hits, in_memory);

@@ -30,7 +30,8 @@
 // layers are spread over windows as evenly as possible; the output follows the last window, which is one of those with fewer
 // layers. While weights stream, each layer is computed in several graphs, and the output tile by tile: starting these is CPU time
 // too. A GPU that has all layers of the model also has the output: then H excludes its bytes, and its time is the GPU's. Experts
-// are read after the router has chosen them: those that are not in memory wait for the disk, and nothing overlaps with that.
+// are read after the router has chosen them, each once in a pass: those that are not in memory wait for the disk, and nothing
+// overlaps with that.
 //
 // A divided layer has its attention on the GPU and its feed-forward block on the CPU, one after the other, with two copies
 // between them. Its part on the CPU, other than experts, is not streamed: if it does not fit, the load does not.
@@ -73,7 +74,7 @@ typedef struct kin_member_rates {
     double attn_bytes;                    // the part of layer_bytes that is attention
     double output_bytes;                  // the head's output matrix
     double expert_hits[KIN_FACTS_N_HITS]; // of one token; see kin_facts_expert_hits
-    double expert_share;                  // of a layer's experts that one token uses; 0: passes of several tokens
+    double expert_share;                  // of a layer's experts that the pass uses
     double expert_miss_s;                 // reading the experts that one mean layer uses, if none of them is in memory
     double kv_bytes;                      // that the mean layer holds of the whole context
     double ring_bytes, weight_block_bytes;
