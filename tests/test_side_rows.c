@@ -277,11 +277,12 @@ static kin_kv_cells open_cells(struct ggml_context *ctx, int type, const kin_ker
 // Of both types, by kin's kernels and by ggml's tensors: a cell that was read and is written into another cache has its bits.
 static void a_cell_is_copied_bit_for_bit(void **state) {
     static const float sizes[] = {1, 1e-3f, 200, 1e-7f, 0};
+    kin_err err;
     (void)state;
     for (int i = 0; i < 4; i++) {
         const int type = i % 2 ? GGML_TYPE_Q8_0 : GGML_TYPE_F16;
         struct ggml_context *ctx = ggml_init((struct ggml_init_params){.mem_size = 1 << 16, .no_alloc = true});
-        const kin_kernels *kernels = i / 2 ? NULL : kin_kernels_at(0);
+        const kin_kernels *kernels = i / 2 ? NULL : kin_kernels_choose(&err);
         const kin_kv_cells a = open_cells(ctx, type, kernels), b = open_cells(ctx, type, kernels);
         ggml_backend_buffer_t buffer = ggml_backend_alloc_ctx_tensors_from_buft(ctx, ggml_backend_cpu_buffer_type());
         float row[WIDTH], again[WIDTH];
