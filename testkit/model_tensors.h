@@ -23,7 +23,7 @@ typedef struct kin_gen_facts {
 } kin_gen_facts;
 
 enum {
-    KIN_GEN_POOLED_MIN = 32 << 20, // weights, about 3 s of Q4_K quantizing
+    KIN_GEN_POOLED_MIN = 32 << 20, // weights, about half a second of rounding
     KIN_GEN_TOKENS_SPECIAL = 3,    // <unk>, <s>, </s>
     KIN_GEN_TOKENS_BYTE = 256,     // then the bytes, if there is room, and words
 };

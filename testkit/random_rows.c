@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "base/err.h"
+#include "testkit/k_rounding.h"
 
 #define PIECE_WEIGHTS_MAX 256
 #define POOL_PIECES 16384
@@ -106,6 +107,14 @@ static float measure_unscaled(enum ggml_type type) {
 
 // ---- other types
 
+// Rounds n_rows rows of n_in weights.
+static void round_rows(enum ggml_type type, const float *weights, int64_t n_rows, int64_t n_in, uint8_t *out) {
+    if (kin_k_rounding_has(type))
+        kin_k_rounding_fill(type, weights, n_rows * n_in, out);
+    else
+        ggml_quantize_chunk(type, weights, out, 0, n_rows, n_in, NULL);
+}
+
 static void fill_pool(kin_random_rows *rows, uint64_t seed) {
     int64_t piece = PIECE_WEIGHTS_MAX;
     while (rows->n_in % piece != 0) piece /= 2;
@@ -116,7 +125,7 @@ static void fill_pool(kin_random_rows *rows, uint64_t seed) {
 
     float *weights = alloc((size_t)(rows->n_pieces * piece) * sizeof *weights);
     kin_random_gaussian(seed, rows->scale, rows->n_pieces * piece, weights);
-    ggml_quantize_chunk(rows->type, weights, rows->pool, 0, rows->n_pieces, piece, NULL);
+    round_rows(rows->type, weights, rows->n_pieces, piece, rows->pool);
     free(weights);
 }
 
@@ -158,7 +167,7 @@ void kin_random_rows_fill(const kin_random_rows *rows, uint64_t seed, uint64_t r
             draw_row(rows, row_seed, out);
         } else {
             kin_random_gaussian(row_seed, rows->scale, rows->n_in, weights);
-            ggml_quantize_chunk(rows->type, weights, out, 0, 1, rows->n_in, NULL);
+            round_rows(rows->type, weights, 1, rows->n_in, out);
         }
     }
     free(weights);

@@ -3,11 +3,11 @@
 // Weights are close to gaussian with a standard deviation of 1/sqrt(n_in), so that a matrix keeps the size of its input and
 // activations stay in range through any number of layers. Everything is determined by seeds: the same seed gives the same bytes.
 //
-// Quantizing is slow (about 10 million weights/s for Q4_K), so a large model takes its weights from a pool: pieces of up to 256
-// weights are quantized once, and every row is composed of randomly drawn pieces. So rows still differ (8 pieces out of 16384 in
-// a row of 2048); if whole rows were drawn, equal rows of an output matrix would give equal logits. Blocks of all types are
-// self-contained, so pieces can be combined freely. Blocks of types with a code book (IQ1, IQ2, IQ3) are random bits and a scale:
-// their weights come from the book and are not gaussian.
+// Drawing and rounding take time (60 million weights/s for Q4_K), so a large model takes its weights from a pool: pieces of up
+// to 256 weights are quantized once, and every row is composed of randomly drawn pieces. So rows still differ (8 pieces out of
+// 16384 in a row of 2048); if whole rows were drawn, equal rows of an output matrix would give equal logits. Blocks of all types
+// are self-contained, so pieces can be combined freely. Blocks of types with a code book (IQ1, IQ2, IQ3) are random bits and a
+// scale: their weights come from the book and are not gaussian. Q4_K, Q5_K and Q6_K: see k_rounding.h.
 //
 // Thread: any number of threads may make rows at once; nothing changes after new.
 #pragma once

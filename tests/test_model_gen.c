@@ -18,6 +18,7 @@
 #include "model/gguf.h"
 #include "model/model.h"
 #include "testkit/family_gen.h"
+#include "testkit/k_rounding.h"
 #include "testkit/model_gen.h"
 #include "testkit/random_rows.h"
 #include "tests/place.h"
@@ -263,6 +264,39 @@ static void weights_of_every_type_have_the_same_deviation(void **state) {
         if (fabs(deviation * sqrt(N_IN) - 1) > 0.1 || fabs(sum / N) > deviation / 20)
             fail_msg("%s: mean %g, deviation %g", ggml_type_name((enum ggml_type)types[it]), sum / N, deviation);
     }
+}
+
+// As far as ggml decodes them. Every part of a block has a scale of its own, those of Q6_K with both signs.
+static void weights_are_rounded_to_the_nearest_numbers_of_their_block(void **state) {
+    (void)state;
+    enum { N = 64 * 256 };
+    static const struct {
+        int type;
+        double error; // of ggml's search: 0.075, 0.038 and 0.017
+    } cases[] = {{GGML_TYPE_Q4_K, 0.084}, {GGML_TYPE_Q5_K, 0.041}, {GGML_TYPE_Q6_K, 0.019}};
+    static float weights[N], got[N];
+    static uint8_t bytes[N];
+    kin_random_gaussian(3, 1, N, weights);
+    for (int i = 0; i < N; i++) weights[i] *= 1 + (float)(i / 16 % 5); // parts of other sizes
+    memset(weights + 512, 0, 256 * sizeof *weights);                   // a block of zeros
+    for (size_t it = 0; it < sizeof cases / sizeof *cases; it++) {
+        const enum ggml_type type = (enum ggml_type)cases[it].type;
+        double off = 0, squares = 0;
+        int n_negative = 0;
+        kin_k_rounding_fill(type, weights, N, bytes);
+        ggml_get_type_traits(type)->to_float(bytes, got, N);
+        for (int i = 0; i < N; i++) {
+            off += ((double)got[i] - weights[i]) * ((double)got[i] - weights[i]);
+            squares += (double)weights[i] * weights[i];
+        }
+        const double error = sqrt(off / squares);
+        print_message("             %s: %.4f\n", ggml_type_name(type), error);
+        assert_true(error < cases[it].error);
+        for (int i = 512; i < 768; i++) assert_true(got[i] == 0);
+        for (int i = 0; type == GGML_TYPE_Q6_K && i < 16; i++) n_negative += (int8_t)bytes[192 + i] < 0;
+        if (type == GGML_TYPE_Q6_K) assert_in_range(n_negative, 1, 15);
+    }
+    assert_false(kin_k_rounding_has(GGML_TYPE_Q3_K));
 }
 
 static void large_model_is_made_from_a_pool_within_a_split(void **state) {
@@ -603,6 +637,7 @@ int main(void) {
         cmocka_unit_test(weights_keep_the_size_of_their_input),
         cmocka_unit_test(rows_do_not_depend_on_how_they_are_asked_for),
         cmocka_unit_test(weights_of_every_type_have_the_same_deviation),
+        cmocka_unit_test(weights_are_rounded_to_the_nearest_numbers_of_their_block),
         cmocka_unit_test(large_model_is_made_from_a_pool_within_a_split),
         cmocka_unit_test(impossible_specs_are_refused),
         cmocka_unit_test(a_text_of_metadata_makes_a_model_of_its_family),

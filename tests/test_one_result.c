@@ -31,8 +31,8 @@ typedef struct family {
 
 // Dense layers and experts, both variants of rope, norms and biases of heads.
 static const family families[] = {
-    {"llama", "q4_k_m", 0x9420f0c66abacbf3},    {"qwen3", "q8_0", 0x8d12bb91b7c48142}, {"qwen2", "q4_0", 0xf7a885030755c3d0},
-    {"qwen3moe", "q4_k_m", 0x52dd19c140a0c89a}, {"llama", "f16", 0x79ae285d4e96a256},  {"llama", "q5_k", 0x1cbff9a90dd6f8a8},
+    {"llama", "q4_k_m", 0xa07027d19ac475fe},    {"qwen3", "q8_0", 0x8d12bb91b7c48142}, {"qwen2", "q4_0", 0xf7a885030755c3d0},
+    {"qwen3moe", "q4_k_m", 0x3385a9fa1295d0d3}, {"llama", "f16", 0x79ae285d4e96a256},  {"llama", "q5_k", 0x5dde12a094a1638f},
 };
 enum { N_FAMILIES = sizeof families / sizeof *families };
 
@@ -135,14 +135,18 @@ static void every_number_of_threads_gives_the_same_bits(void **state) {
 // The order of additions is the same in all back-ends, inside kernels (testkit/bits/bits.h) and between the kernels of a layer.
 static void logits_have_the_bits_of_the_table(void **state) {
     (void)state;
+    int n_wrong = 0;
     for (int i = 0; i < N_FAMILIES; i++) {
         kin_runner_options o = usual();
         uint64_t hash = 0;
         run(paths[i], &o, 64, got);
         for (int j = 0; j < N_LAST; j++)
             hash = kin_bits_hash_f32(got + j * N_VOCAB, N_VOCAB / KIN_PANEL_ROWS * KIN_PANEL_ROWS, hash);
-        if (hash != families[i].bits) fail_msg("%s, %s: 0x%016llx", families[i].arch, families[i].mix, (unsigned long long)hash);
+        if (hash == families[i].bits) continue;
+        print_message("             %s, %s: 0x%016llx\n", families[i].arch, families[i].mix, (unsigned long long)hash);
+        n_wrong++;
     }
+    assert_int_equal(n_wrong, 0);
 }
 
 static void every_vector_unit_gives_the_same_bits(void **state) {
