@@ -10,15 +10,11 @@
 
 #include <cmocka.h>
 
-#include <math.h>
-#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/resource.h>
 #include <unistd.h>
 
-#include "engine/border_log.h"
 #include "engine/shard.h"
 #include "testkit/model_gen.h"
 #include "tests/place.h"
@@ -309,190 +305,6 @@ static void the_first_layers_begin_with_what_the_head_gives(void **state) {
     kin_shard_close(all);
 }
 
-// ---- the log
-
-enum { LOG_BATCH = 1024 };
-
-static const kin_kv_peers *peers; // for open_log; NULL: none
-
-static kin_border_log *open_log(int n_embd) {
-    static const uint8_t variant[KIN_KV_VARIANT_BYTES] = {1};
-    const kin_kv_disk disk = {.dir = dir, .peers = peers};
-    kin_border_log *log;
-    kin_err err;
-    const kin_border_rows rows = {.n_embd = n_embd, .n_batch = LOG_BATCH};
-    if (kin_border_log_open(&log, &rows, &disk, variant, &err) != 0) fail_msg("%s", err.text);
-    return log;
-}
-#define open_log(...) FROM_TEST(open_log(__VA_ARGS__))
-
-// Adds n rows of a block from its cell `at` on, each with the value `value` + cell.
-static void add(kin_border_log *log, int block, int at, int n, float value) {
-    int64_t cells[KIN_KV_CELLS];
-    float rows[KIN_KV_CELLS];
-    for (int i = 0; i < n; i++) {
-        cells[i] = (int64_t)block * KIN_KV_CELLS + at + i;
-        rows[i] = value + (float)(at + i);
-    }
-    kin_border_log_add(log, 3, cells, n, rows);
-}
-
-static bool has(kin_border_log *log, int block, float value, int from, float value_from) {
-    const kin_page_key name = {{(uint8_t)block, (uint8_t)value, (uint8_t)from}};
-    float rows[KIN_KV_CELLS];
-    kin_border_log_keep(log, block, &name);
-    kin_border_log_settle(log);
-    if (!kin_border_log_get(log, 3, &name, rows)) return false;
-    for (int i = 0; i < KIN_KV_CELLS; i++) assert_true(rows[i] == (i < from ? value : value_from) + (float)i);
-    return true;
-}
-#define has(...) FROM_TEST(has(__VA_ARGS__))
-
-static void count_fetched(void *user, const kin_page_name *names, int n, size_t bytes, int timeout_ms) {
-    (void)names, (void)bytes;
-    assert_int_equal(timeout_ms, 70);
-    *(int *)user = 10 * *(int *)user + n;
-}
-
-static void only_pages_that_are_missing_are_fetched(void **state) {
-    (void)state;
-    const kin_page_key names[] = {{{1}}, {{2}}, {{3}}};
-    const float rows[KIN_KV_CELLS] = {1};
-    int fetched = 0; // the number of pages of each request, as digits
-    const kin_kv_peers counting = {.fetch = count_fetched, .user = &fetched};
-    peers = &counting;
-    kin_border_log *log = open_log(1);
-    kin_border_log_put(log, 3, &names[0], rows, false);
-    kin_border_log_settle(log);
-    kin_border_log_fetch(log, 3, names, 1, 70);
-    assert_int_equal(fetched, 0);
-    kin_border_log_fetch(log, 3, names, 3, 0); // no time to wait
-    assert_int_equal(fetched, 0);
-    kin_border_log_fetch(log, 3, names, 3, 70);
-    assert_int_equal(fetched, 2);
-    kin_border_log_fetch(log, 4, names, 3, 70); // another border
-    assert_int_equal(fetched, 23);
-    kin_border_log_close(log);
-    peers = NULL;
-}
-
-static void the_first_block_is_forgotten_too(void **state) {
-    (void)state;
-    kin_border_log *log = open_log(1);
-    add(log, 9, 0, 64, 100);
-    kin_border_log_forget(log, 9);
-    assert_false(has(log, 9, 100, 64, 0));
-    kin_border_log_close(log);
-}
-
-static void a_block_is_kept_when_all_its_rows_are_known(void **state) {
-    (void)state;
-    kin_border_log *log = open_log(1);
-    add(log, 0, 0, 40, 100);
-    assert_false(has(log, 0, 100, 64, 0));
-    add(log, 0, 40, 24, 100);
-    assert_true(has(log, 0, 100, 64, 0));
-    add(log, 1, 20, 44, 100); // the first rows are missing
-    assert_false(has(log, 1, 100, 64, 0));
-    add(log, 2, 0, 64, 100); // from cell 50 on rejected drafts, which are overwritten
-    add(log, 2, 50, 14, 200);
-    assert_true(has(log, 2, 100, 50, 200));
-    add(log, 4, 0, 64, 100);
-    kin_border_log_forget(log, 4);
-    assert_false(has(log, 4, 100, 64, 0));
-    kin_border_log_close(log);
-}
-
-static void a_block_with_rows_that_are_not_finite_is_not_kept(void **state) {
-    (void)state;
-    kin_border_log *log = open_log(1);
-    add(log, 0, 0, 63, 100);
-    add(log, 0, 63, 1, NAN);
-    add(log, 1, 0, 63, 100);
-    add(log, 1, 63, 1, INFINITY);
-    for (int block = 0; block < 2; block++) {
-        const kin_page_key name = {{(uint8_t)(1 + block)}};
-        kin_border_log_keep(log, block, &name);
-        kin_border_log_settle(log);
-        assert_false(kin_border_log_get(log, 3, &name, NULL));
-    }
-    add(log, 2, 0, 64, 100); // a later block is kept
-    assert_true(has(log, 2, 100, 64, 0));
-    kin_border_log_close(log);
-}
-
-static void a_copy_of_a_block_begins_with_its_rows(void **state) {
-    (void)state;
-    kin_border_log *log = open_log(1);
-    add(log, 0, 0, 64, 100);
-    assert_true(has(log, 0, 100, 64, 0)); // its rows stay in memory after it was kept
-    kin_border_log_copy(log, 0, 7);
-    add(log, 7, 30, 34, 200);
-    assert_true(has(log, 7, 100, 30, 200));
-    kin_border_log_close(log);
-}
-
-// The log has room for a step of 1024 tokens and 16 more blocks: 32 blocks.
-static void kept_blocks_make_room_and_others_are_left_out(void **state) {
-    (void)state;
-    enum { WIDE = (1 << 20) / 4 / KIN_KV_CELLS };
-    kin_border_log *log = open_log(WIDE);
-    float *rows = calloc(KIN_KV_CELLS * WIDE, sizeof *rows);
-    int64_t cells[KIN_KV_CELLS];
-    const kin_page_key names[] = {{{1}}, {{2}}, {{3}}};
-    assert_non_null(rows);
-    for (int block = 0; block < 33; block++) {
-        for (int i = 0; i < KIN_KV_CELLS; i++) cells[i] = block * KIN_KV_CELLS + i;
-        if (block == 32) kin_border_log_keep(log, 5, &names[0]);
-        kin_border_log_add(log, 3, cells, KIN_KV_CELLS, rows);
-    }
-    kin_border_log_keep(log, 32, &names[1]); // block 32 took the place of block 5
-    for (int i = 0; i < KIN_KV_CELLS; i++) cells[i] = 50 * KIN_KV_CELLS + i;
-    for (int n = 0; n < 2; n++) kin_border_log_add(log, 3, cells, KIN_KV_CELLS, rows); // takes the place of block 32
-    for (int i = 0; i < KIN_KV_CELLS; i++) cells[i] = 51 * KIN_KV_CELLS + i;
-    kin_border_log_add(log, 3, cells, KIN_KV_CELLS, rows); // no room: no other block has been kept
-    kin_border_log_keep(log, 51, &names[2]);
-    kin_border_log_settle(log);
-    assert_true(kin_border_log_get(log, 3, &names[0], NULL));
-    assert_true(kin_border_log_get(log, 3, &names[1], NULL));
-    assert_false(kin_border_log_get(log, 3, &names[2], NULL));
-    assert_int_equal(kin_border_log_bytes(log), kin_border_log_most_bytes(WIDE, LOG_BATCH));
-    free(rows);
-    kin_border_log_close(log);
-}
-
-// As on a full disk: a block that could not be written is tried again when a later block is kept, unless its rows were dropped.
-static void what_the_disk_did_not_take_is_tried_again(void **state) {
-    (void)state;
-    kin_border_log *log = open_log(1);
-    struct rlimit limit, small;
-    const kin_page_key names[] = {{{1}}, {{2}}, {{3}}};
-    float rows[KIN_KV_CELLS];
-    assert_int_equal(getrlimit(RLIMIT_FSIZE, &limit), 0);
-    small = limit;
-    small.rlim_cur = 100;
-    signal(SIGXFSZ, SIG_IGN);
-    assert_int_equal(setrlimit(RLIMIT_FSIZE, &small), 0);
-    for (int block = 0; block < 2; block++) {
-        add(log, block, 0, 64, 100 * (float)block);
-        kin_border_log_keep(log, block, &names[block]);
-        kin_border_log_settle(log);
-    }
-    assert_int_equal(setrlimit(RLIMIT_FSIZE, &limit), 0);
-    signal(SIGXFSZ, SIG_DFL);
-    assert_false(kin_border_log_get(log, 3, &names[0], NULL));
-    assert_false(kin_border_log_get(log, 3, &names[1], NULL));
-    kin_border_log_forget(log, 1);
-    add(log, 2, 0, 64, 300);
-    kin_border_log_keep(log, 2, &names[2]);
-    kin_border_log_settle(log);
-    assert_true(kin_border_log_get(log, 3, &names[0], rows));
-    for (int i = 0; i < KIN_KV_CELLS; i++) assert_true(rows[i] == (float)i);
-    assert_false(kin_border_log_get(log, 3, &names[1], NULL));
-    assert_true(kin_border_log_get(log, 3, &names[2], NULL));
-    kin_border_log_close(log);
-}
-
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(lost_layers_have_the_bits_that_they_had, make_dir, remove_dir),
@@ -502,13 +314,6 @@ int main(void) {
         cmocka_unit_test_setup_teardown(what_was_computed_is_kept_for_the_next_loss, make_dir, remove_dir),
         cmocka_unit_test_setup_teardown(without_hidden_states_nothing_is_computed, make_dir, remove_dir),
         cmocka_unit_test_setup_teardown(the_first_layers_begin_with_what_the_head_gives, make_dir, remove_dir),
-        cmocka_unit_test_setup_teardown(only_pages_that_are_missing_are_fetched, make_dir, remove_dir),
-        cmocka_unit_test_setup_teardown(the_first_block_is_forgotten_too, make_dir, remove_dir),
-        cmocka_unit_test_setup_teardown(a_block_is_kept_when_all_its_rows_are_known, make_dir, remove_dir),
-        cmocka_unit_test_setup_teardown(a_block_with_rows_that_are_not_finite_is_not_kept, make_dir, remove_dir),
-        cmocka_unit_test_setup_teardown(a_copy_of_a_block_begins_with_its_rows, make_dir, remove_dir),
-        cmocka_unit_test_setup_teardown(kept_blocks_make_room_and_others_are_left_out, make_dir, remove_dir),
-        cmocka_unit_test_setup_teardown(what_the_disk_did_not_take_is_tried_again, make_dir, remove_dir),
     };
     return cmocka_run_group_tests(tests, set_up, tear_down);
 }
