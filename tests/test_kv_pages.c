@@ -273,6 +273,42 @@ static void a_damaged_page_is_told_and_removed(void **state) {
     kin_log_set_sink(NULL, NULL);
 }
 
+static char last_warning[1200];
+
+static void note_warning(void *user, kin_log_level level, const char *line) {
+    count_warning(user, level, line);
+    if (level == KIN_LOG_WARN) snprintf(last_warning, sizeof last_warning, "%s", line);
+}
+
+// A folder in the place of the file can be opened, but not read. The page read before is still in the store's memory.
+static void a_page_that_cannot_be_read_is_told_and_not_taken(void **state) {
+    (void)state;
+    kin_kv_disk disk = disk_here();
+    kin_page_key other = key;
+    char path[1000];
+    keep_one(&disk);
+    assert_int_equal(find_file(path, sizeof path), 1);
+    assert_int_equal(unlink(path), 0);
+    assert_int_equal(mkdir(path, 0700), 0);
+    other.bytes[0]++;
+    kin_kv_store *s = open_store(&disk, 1);
+    keep(s, &other);
+    kin_kv_store_settle(s);
+    n_warnings = 0;
+    kin_log_set_sink(note_warning, NULL);
+    for (int n = 1; n <= 2; n++) {
+        assert_non_null(kin_kv_store_read(s, &other));
+        assert_null(kin_kv_store_read(s, &key));
+        assert_int_equal(kin_kv_store_get_stats(s).n_damaged, n);
+        assert_int_equal(kin_kv_store_get_stats(s).n_read, n);
+    }
+    kin_log_set_sink(NULL, NULL);
+    assert_int_equal(n_warnings, 1); // there may be many
+    assert_non_null(strstr(last_warning, path));
+    assert_non_null(strstr(last_warning, "Is a directory"));
+    kin_kv_store_close(s);
+}
+
 // The process has no free file descriptors, as in a server with many clients.
 static void a_page_that_cannot_be_opened_now_is_there_later(void **state) {
     (void)state;
@@ -618,6 +654,7 @@ int main(void) {
         cmocka_unit_test_setup_teardown(a_page_of_another_variant_or_secret_is_not_found, make_dir, remove_dir),
         cmocka_unit_test_setup_teardown(a_file_says_nothing_of_its_content, make_dir, remove_dir),
         cmocka_unit_test_setup_teardown(a_damaged_page_is_told_and_removed, make_dir, remove_dir),
+        cmocka_unit_test_setup_teardown(a_page_that_cannot_be_read_is_told_and_not_taken, make_dir, remove_dir),
         cmocka_unit_test_setup_teardown(a_page_that_cannot_be_opened_now_is_there_later, make_dir, remove_dir),
         cmocka_unit_test_setup_teardown(a_page_is_begun_without_waiting_for_the_disk, make_dir, remove_dir),
         cmocka_unit_test_setup_teardown(a_page_that_is_removed_while_it_is_queued_is_not_written, make_dir, remove_dir),
