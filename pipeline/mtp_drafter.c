@@ -111,8 +111,10 @@ int kin_mtp_drafter_needs(const kin_mtp_drafter_options *o, uint64_t *bytes, kin
     set_sizes(&d, o);
     *bytes = array_bytes(&d) + kin_draft_blocks_bytes(&d.blocks);
     for (int i = 0; i < d.blocks.n; i++) {
+        const kin_model *view = &d.blocks.at[i].view;
         const kin_shard_options so = shard_options(&d, o, i);
-        *bytes += kin_shard_fixed_bytes(&d.blocks.at[i].view, &so) - kin_shard_overhead_bytes(); // the program is there already
+        *bytes += kin_shard_fixed_bytes(view, &so) - kin_shard_overhead_bytes(); // the program is there already
+        *bytes -= kin_model_stream_end_bytes(view);                              // counted among the blocks' weights
     }
     kin_draft_blocks_close(&d.blocks);
     return 0;

@@ -1,6 +1,6 @@
 // The logits of draft blocks (multi-token prediction) are those that llama.cpp computes, for each family whose blocks kin
 // computes: from the model's own hidden states on, and through several blocks, each of which takes the states of the one before
-// it.
+// it. And the memory of a block that ends several streams itself.
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -14,9 +14,11 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "engine/shard_memory.h"
 #include "model/draft_block.h"
 #include "model/embed.h"
 #include "pipeline/mtp_drafter.h"
+#include "sys/whole_file.h"
 #include "testkit/model_gen.h"
 #include "testkit/thread_ring.h"
 #include "tests/place.h"
@@ -212,8 +214,103 @@ static void the_logits_of_each_block_are_llama_cpp_s(void **state) {
     for (size_t i = 0; i < sizeof names / sizeof names[0]; i++) check_family(names[i]);
 }
 
+// ---- memory
+
+// Makes the golden model whose draft block ends several streams itself, with mixers of another rank.
+static void make_with_rank(int rank, char *path) {
+    static const char was[] = "hyper_connection.low_rank 32\n";
+    char keys[] = "/tmp/kin-test-mtp-golden-XXXXXX";
+    kin_model_spec spec = kin_model_spec_defaults();
+    uint8_t *text;
+    size_t n;
+    kin_err err;
+    assert_int_equal(kin_whole_file_read(KIN_SOURCE_DIR "/tests/golden/drafts/qwen4exp.txt", 1 << 20, &text, &n, &err), 0);
+    const uint8_t *at = memmem(text, n, was, sizeof was - 1);
+    assert_non_null(at);
+    FILE *f = fdopen(mkstemp(keys), "w");
+    assert_non_null(f);
+    fwrite(text, 1, (size_t)(at - text), f);
+    fprintf(f, "hyper_connection.low_rank %d\n", rank);
+    fwrite(at + sizeof was - 1, 1, n - (size_t)(at - text) - (sizeof was - 1), f);
+    assert_int_equal(fclose(f), 0);
+    free(text);
+    spec.keys = keys;
+    spec.mix = "f32";
+    spec.n_vocab = N_VOCAB;
+    if (close(mkstemp(path)) != 0 || kin_model_gen(&spec, path, &err) != 0) fail_msg("%s", err.text);
+    unlink(keys);
+}
+
+// Returns the bytes of the draft block's tensors in the file whose names contain `part`, without those that kin never reads.
+static uint64_t bytes_of_block(const kin_model *m, const char *part) {
+    char prefix[32], name[128];
+    uint64_t sum = 0;
+    snprintf(prefix, sizeof prefix, "blk.%d.", m->hp.n_layer);
+    for (size_t i = 0; i < kin_gguf_n_tensors(m->gguf); i++) {
+        const kin_gguf_tensor *t = kin_gguf_tensor_at(m->gguf, i);
+        snprintf(name, sizeof name, "%.*s", (int)t->name.len, t->name.at);
+        if (strncmp(name, prefix, strlen(prefix)) == 0 && strstr(name, part) && !strstr(name, ".indexer.")) sum += t->n_bytes;
+    }
+    return sum;
+}
+
+// The bytes of weights that the block's shard has opened.
+static uint64_t bytes_loaded(const kin_draft_block *b, const kin_devices *plain, const kin_shard_options *so) {
+    kin_shard *shard;
+    kin_err err;
+    if (kin_shard_open(&shard, &b->view, plain, so, &err) != 0) fail_msg("%s", err.text);
+    const kin_weights_stats w = kin_shard_get_stats(shard).weights;
+    kin_shard_close(shard);
+    return w.mapped_bytes + w.cached_bytes + w.packed_bytes;
+}
+#define bytes_loaded(...) FROM_TEST(bytes_loaded(__VA_ARGS__))
+
+static void the_memory_of_a_block_is_that_of_the_tensors_that_it_loads(void **state) {
+    uint64_t needs[2], tensors[2];
+    kin_device_options plain_options = kin_device_options_defaults();
+    kin_devices plain;
+    kin_err err;
+    (void)state;
+    plain_options.repack = false; // so that weights have the size that they have in the file
+    plain_options.n_threads = 1;
+    assert_int_equal(kin_devices_open(&plain, &plain_options, &err), 0);
+    for (int i = 0; i < 2; i++) {
+        char path[] = "/tmp/kin-test-mtp-golden-XXXXXX";
+        kin_model m;
+        kin_draft_blocks b;
+        make_with_rank(32 << i, path);
+        if (kin_model_open(&m, path, &err) != 0 || kin_draft_blocks_open(&b, &m, NULL, &err) != 0) fail_msg("%s", err.text);
+        kin_shard_options so = kin_shard_options_defaults(&b.at[0].view);
+        so.n_ctx = 128;
+        so.n_batch = N_IDS;
+        so.output = false;
+        so.kv_type = GGML_TYPE_F16;
+        const uint64_t without = kin_shard_fixed_bytes(&b.at[0].view, &so), ends = bytes_of_block(&m, ".nextn.hc_head_");
+        so.stream_ends = true;
+        assert_true(b.n == 1 && b.at[0].has_ends && ends > 0);
+        assert_int_equal(kin_shard_fixed_bytes(&b.at[0].view, &so) - without, ends);
+        tensors[i] = bytes_of_block(&m, "");
+        assert_int_equal(bytes_loaded(&b.at[0], &plain, &so), tensors[i]);
+        assert_int_equal(kin_draft_blocks_bytes(&b), tensors[i]);
+        const kin_mtp_drafter_options o = {.model = &m,
+                                           .devices = &plain,
+                                           .n_ctx = 128,
+                                           .n_sequences = 1,
+                                           .n_batch = N_IDS,
+                                           .n_vocab = N_VOCAB,
+                                           .kv_type = GGML_TYPE_F16};
+        assert_int_equal(kin_mtp_drafter_needs(&o, &needs[i], &err), 0);
+        kin_draft_blocks_close(&b);
+        kin_model_close(&m);
+        unlink(path);
+    }
+    assert_int_equal(needs[1] - needs[0], tensors[1] - tensors[0]); // the rest does not depend on the mixers' rank
+    kin_devices_close(&plain);
+}
+
 int main(void) {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(the_logits_of_each_block_are_llama_cpp_s)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(the_logits_of_each_block_are_llama_cpp_s),
+                                       cmocka_unit_test(the_memory_of_a_block_is_that_of_the_tensors_that_it_loads)};
     kin_device_options o = kin_device_options_defaults();
     kin_err err;
     o.n_threads = 1;
