@@ -306,9 +306,10 @@ static void ended(void *user, kin_generation_end how, const kin_err *why) {
 
 static kin_prefix_pages *all_pages; // for kin_scheduler_options; not NULL: sequences are stored
 static int draft_least;             // for kin_scheduler_options; if not 0, all sequences have drafts
+static int n_ctx = N_CTX;           // for kin_scheduler_options
 
 static kin_scheduler *open_scheduler(int n_members, bool has_drafts) {
-    kin_scheduler_options o = {.n_ctx = N_CTX,
+    kin_scheduler_options o = {.n_ctx = n_ctx,
                                .n_vocab = N_VOCAB,
                                .n_embd = N_VOCAB,
                                .n_parallel = MAX_REQUESTS,
@@ -723,6 +724,61 @@ static void of_prompts_that_block_each_other_the_youngest_waits(void **state) {
     kin_scheduler_close(s);
 }
 
+// A sequence for hidden states is the oldest, and in no step when a text needs its last block: it waits, and the text goes on.
+static void the_oldest_waits_where_only_it_can(void **state) {
+    (void)state;
+    n_ctx = 4 * KIN_KV_CELLS;
+    kin_scheduler *s = open_scheduler(1, false);
+    request *x = &requests[1];
+    kin_generation *g;
+    kin_err err;
+    const kin_generation_options o = {
+        .prompt = x->prompt, .n_prompt = 200, .no_cache = true, .hidden = on_hidden, .ended = ended, .user = x};
+    assert_int_equal(kin_scheduler_submit(s, &o, &g, &err), 0);
+    submit(s, 0, 60, 190); // needs all four blocks in the end
+    while (!requests[0].has_ended) {
+        step(s);
+        assert_false(x->has_ended);
+    }
+    assert_true(kin_scheduler_get_stats(s).n_preempted > 0);
+    while (step(s)) continue;
+    assert_true(x->has_ended);
+    kin_scheduler_close(s);
+    n_ctx = N_CTX;
+}
+
+// Sequences of one step stay together when a prompt beside them, which had steps of its own, has ended.
+static void after_a_prompt_as_many_steps_are_in_flight_as_before(void **state) {
+    (void)state;
+    kin_scheduler *s = open_scheduler(4, false);
+    for (int n = 1; n <= 4; n++) kin_scheduler_set_in_flight(s, n, n < 4 ? 1 : 4);
+    for (int i = 0; i < 2; i++) submit(s, i, 40, MAX_MADE);
+    while (requests[0].n_made < 20 || requests[1].n_made < 20) step(s);
+    t.head.n_most = 0;
+    submit(s, 2, LONG_PROMPT, 1);
+    while (!requests[2].has_ended) step(s);
+    assert_true(t.head.n_most > 1);
+    for (int i = 0; i < 20; i++) step(s);
+    t.head.n_most = 0;
+    for (int i = 0; i < 20; i++) step(s);
+    assert_int_equal(t.head.n_most, 1);
+    kin_scheduler_close(s);
+}
+
+// With a sequence for each member, prompts beside them take as many steps as suit the sequences, not fewer at first.
+static void beside_a_sequence_for_each_member_prompts_have_no_steps_of_their_own(void **state) {
+    (void)state;
+    kin_scheduler *s = open_scheduler(2, false);
+    for (int n = 1; n <= 2; n++) kin_scheduler_set_in_flight(s, n, 2 * n);
+    for (int i = 0; i < 2; i++) submit(s, i, 40, MAX_MADE);
+    while (requests[0].n_made < 20 || requests[1].n_made < 20) step(s);
+    t.head.n_most = 0;
+    submit(s, 2, LONG_PROMPT, 1);
+    for (int i = 0; i < 4; i++) step(s);
+    assert_int_equal(t.head.n_most, 4);
+    kin_scheduler_close(s);
+}
+
 // Returns how many of a prompt's pages are loaded if each request takes `late_ms` longer than computing their tokens.
 static int n_loaded(double late_ms) {
     enum { N_PAGES = 20, N_PROMPT = N_PAGES * KIN_KV_CELLS + 1, N_ALONE = KIN_KV_CELLS - 4 };
@@ -780,6 +836,9 @@ int main(void) {
         cmocka_unit_test(hidden_states_are_computed_beside_sequences_with_drafts),
         cmocka_unit_test(several_steps_at_once_have_a_draft_where_that_is_faster),
         cmocka_unit_test(of_prompts_that_block_each_other_the_youngest_waits),
+        cmocka_unit_test(the_oldest_waits_where_only_it_can),
+        cmocka_unit_test(after_a_prompt_as_many_steps_are_in_flight_as_before),
+        cmocka_unit_test(beside_a_sequence_for_each_member_prompts_have_no_steps_of_their_own),
         cmocka_unit_test(a_member_waits_ten_seconds_for_pages_while_the_time_of_tokens_is_not_known),
         cmocka_unit_test(pages_may_take_a_quarter_of_a_second_longer_than_computing),
         cmocka_unit_test(pieces_of_a_prompt_suit_an_uneven_ring),
