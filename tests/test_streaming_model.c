@@ -11,7 +11,9 @@
 
 #include <dirent.h>
 #include <fcntl.h>
+#include <pthread.h>
 #include <signal.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -20,6 +22,7 @@
 #include <unistd.h>
 
 #include "engine/expert_history.h"
+#include "engine/weights.h"
 #include "testkit/head_eval.h"
 #include "testkit/model_gen.h"
 #include "testkit/runner.h"
@@ -529,6 +532,67 @@ static void a_prompt_keeps_to_the_memory_of_experts(void **state) {
     assert_true(experts.budget < experts.read_bytes / (uint64_t)sizes.n_layers); // so a layer takes several groups
 }
 
+// ---- a budget that changes while weights are in use
+
+typedef struct changer {
+    kin_weights *weights;
+    uint64_t all; // bytes
+    atomic_bool ends;
+} changer;
+
+static void *change_budgets(void *arg) {
+    changer *c = arg;
+    for (uint64_t i = 0; !atomic_load(&c->ends); i++) {
+        kin_weights_set_budget(c->weights, c->all * (i % 5) / 4);
+        kin_weights_anonymous_bytes(c->weights);
+    }
+    return NULL;
+}
+
+// Goes through all compute blocks, as a pass does.
+static void pass_through(kin_weights *w) {
+    kin_err err;
+    if (!kin_weights_begin(w, 0, true)) return;
+    for (int i = 0; i < kin_weights_tile_compute_block(w, kin_weights_n_tiles(w)); i++) {
+        if (kin_weights_acquire(w, i, &err) != 0) fail_msg("%s", err.text);
+        kin_weights_release(w, i);
+    }
+}
+#define pass_through(...) FROM_TEST(pass_through(__VA_ARGS__))
+
+// The computing thread opens the cache of experts when they do not all fit any more, while the governor's thread sets budgets.
+static void a_budget_may_change_while_weights_are_opened_and_used(void **state) {
+    const fixture *f = *state;
+    kin_device_options device = f->o.device;
+    kin_model m;
+    kin_devices devices;
+    kin_err err;
+    device.repack = false; // packed experts would stay in memory without a cache
+    if (kin_model_open(&m, f->path, &err) != 0 || kin_devices_open(&devices, &device, &err) != 0) fail_msg("%s", err.text);
+    const kin_weights_options o = {.windows = kin_windows_one(0, m.hp.n_layer, 0),
+                                   .n_ctx = f->o.n_ctx,
+                                   .output = true,
+                                   .mode = KIN_STREAM_RESIDENT,
+                                   .budget = UINT64_MAX};
+    for (int round = 0; round < 10; round++) {
+        changer c = {.all = kin_weights_cpu_bytes(&m, &o)};
+        pthread_t thread;
+        if (kin_weights_open(&c.weights, &m, &devices, &o, &err) != 0) fail_msg("%s", err.text);
+        assert_true(kin_weights_most_useful_budget(c.weights) > 0);
+        assert_int_equal(pthread_create(&thread, NULL, change_budgets, &c), 0);
+        bool has_experts = !devices.cpu.kernels;
+        for (int pass = 0; pass < 5 || !has_experts; pass++) {
+            pass_through(c.weights);
+            has_experts = has_experts || kin_weights_get_stats(c.weights).experts.budget > 0;
+        }
+        atomic_store(&c.ends, true);
+        pthread_join(thread, NULL);
+        kin_weights_close(c.weights);
+    }
+    kin_devices_close(&devices);
+    kin_model_close(&m);
+}
+
 // ---- counts of experts
 
 // Returns the path of the only packed file in the cache's folder, with `suffix` appended.
@@ -740,6 +804,7 @@ int main(void) {
         TEST(a_prompt_keeps_to_the_memory_of_experts, many_experts),
         TEST(a_prompt_keeps_to_the_memory_of_experts, nemotron),
         TEST(any_memory_gives_the_same_bits_with_a_cache, many_experts),
+        TEST(a_budget_may_change_while_weights_are_opened_and_used, qwen3moe),
         TEST(experts_packed_in_parts_give_the_same_bits, large_experts),
         TEST(all_the_memory_and_a_cache_give_the_same_bits, q4_k_m),
         TEST(a_flipped_byte_in_the_cache_is_mended_while_it_streams, q4_k_m),
