@@ -198,7 +198,8 @@ static double read_of(const kin_hparams *hp, const kin_layer *layer, const kin_s
     const bool chooses = kin_layer_chooses(layer) || kin_layer_chooses_blocks(layer) || kin_layer_chooses_groups(layer);
     const double part = chooses ? chosen_part(hp, o->n_ctx) : 1;
     const size_t all = ggml_row_size(type, kin_layer_n_embd_k(layer) + kin_layer_n_embd_v(layer));
-    return (double)sizeof(ggml_fp16_t) * kin_layer_n_index_read(layer) + part * (double)all;
+    const double n_index = layer->n_pool > 0 ? (double)layer->n_index_key / layer->n_pool : kin_layer_n_index_read(layer);
+    return (double)sizeof(ggml_fp16_t) * n_index + part * (double)all;
 }
 
 // Returns the bytes of the copies that a device keeps of keys and values of a layer before its own (kin_kv_home), in one round.

@@ -19,7 +19,7 @@ static uint64_t indexer_bytes(const kin_hparams *hp, const kin_shard_options *o)
     const bool of_rows = hp->compressed.window > 0; // made of a token's values and gates, twice
     const int n_candidates = of_rows ? o->n_ctx / KIN_COMPRESSED_OVERLAPS : o->n_ctx;
     const int n_scores = x->pools ? n_candidates / x->n_block + 1 : n_candidates;
-    const uint64_t n_batch = (uint64_t)o->n_batch, key = (of_rows ? 4 : 1) * 4 * (uint64_t)x->key_dim;
+    const uint64_t n_batch = (uint64_t)o->n_batch, key = (of_rows ? 4 : x->n_pool > 0 ? 2 : 1) * 4 * (uint64_t)x->key_dim;
     const uint64_t shared = kin_shared_choice_bytes(hp, o->n_batch), fixed = key * n_batch + shared;
     if (x->n_chosen == 0 || n_candidates <= x->n_chosen) return fixed;
     const uint64_t n_numbers = x->pools         ? (uint64_t)(x->n_chosen / x->n_block)

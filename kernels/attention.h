@@ -21,9 +21,11 @@ static inline bool kin_attention_chooses(const kin_attention *a, int64_t row) {
 }
 // Returns how many cells a row attends to: n_cells, or the number of chosen ones.
 static inline int32_t kin_attention_end(const kin_attention *a, int64_t row) {
-    if (!kin_attention_chooses(a, row)) return a->n_cells[row];
-    if (a->chosen_groups) return a->n_chosen + a->n_cells[row] % a->chosen_step;
-    return a->chosen ? a->n_chosen : a->n_chosen - a->chosen_step + (a->n_cells[row] - 1) % a->chosen_step + 1;
+    const int32_t n = a->n_cells[row];
+    if (!kin_attention_chooses(a, row)) return n;
+    if (a->chosen_groups) return a->n_chosen + n % a->chosen_step;
+    if (!a->chosen) return a->n_chosen - a->chosen_step + (n - 1) % a->chosen_step + 1;
+    return a->chosen_pool > 1 ? a->n_chosen - a->chosen_pool + 1 + n % a->chosen_pool : a->n_chosen;
 }
 // Returns the position that takes a place in the spans of a row whose choice is one of positions or of groups.
 static inline int32_t kin_attention_position(const kin_attention *a, int64_t row, int place) {

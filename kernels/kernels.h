@@ -138,6 +138,8 @@ typedef struct kin_attention {
                                 // which ascend; they take the places of the positions from 0 on in spans. Needs kv.by_cell, and
                                 // no first_cells. NULL: rows attend to all
     int n_chosen;
+    int chosen_pool; // positions are chosen in pools of so many, and those after the last whole pool are all chosen: of the
+                     // places of `chosen` a row uses n_chosen - chosen_pool + 1 + n_cells % chosen_pool. 0 or 1: all
     const int32_t *chosen_blocks; // i32 [n_rows, n_head_kv, n_chosen / 64]: the same, but whole blocks of the cache instead of
                                   // positions, for each kv head others. Of the last chosen_step positions a row attends to those
                                   // up to its own. Without by_cell. NULL: rows attend to all
@@ -416,9 +418,9 @@ typedef struct kin_kernels {
     // The factors of n tokens of a head: decay = e^(a ln(1 + e^(alpha + dt))), beta = 1 / (1 + e^-b); f32 [n], n a multiple of
     // 16. decay may be alpha, beta may be b.
     void (*delta_factors)(int64_t n, float a, float dt, const float *alpha, const float *b, float *decay, float *beta);
-    // The decays of the rows of a head's matrix for a token: e^(a ln(1 + e^(x + dt))); f32 [n], n a multiple of 16. decays may be
-    // x.
-    void (*delta_decays)(int64_t n, float a, const float *dt, const float *x, float *decays);
+    // The decays of the rows of a head's matrix for a token: e^(a ln(1 + e^(x + dt))), or, with `least` below 0, which is the
+    // logarithm of a bound, e^(least / (1 + e^(a (x + dt)))); f32 [n], n a multiple of 16. decays may be x.
+    void (*delta_decays)(int64_t n, float a, float least, const float *dt, const float *x, float *decays);
     void (*delta)(const kin_delta_rule *delta);
 } kin_kernels;
 

@@ -14,7 +14,7 @@ static const kin_arch *const archs[] = {
     &kin_arch_deepseek2,      &kin_arch_mistral4,    &kin_arch_lfm2,       &kin_arch_lfm2moe,    &kin_arch_mimo2,
     &kin_arch_exaone,         &kin_arch_exaone4,     &kin_arch_stablelm,   &kin_arch_nemotron_h, &kin_arch_hy_v3,
     &kin_arch_deepseek4,      &kin_arch_glm_dsa,     &kin_arch_deepseek32, &kin_arch_minimax_m3, &kin_arch_qwen4exp,
-    &kin_arch_nemotron_h_moe, &kin_arch_kimi_linear,
+    &kin_arch_nemotron_h_moe, &kin_arch_kimi_linear, &kin_arch_glm5_next,
 };
 
 const kin_arch *kin_arch_at(int i) {
@@ -59,7 +59,8 @@ static void check_value_heads(kin_meta *k, const kin_hparams *hp) {
 int kin_arch_read(kin_hparams *hp, const kin_gguf *gguf, kin_err *err) {
     const kin_arch *arch = hp->arch;
     kin_meta k = {.gguf = gguf, .family = arch->name, .err = err};
-    *hp = (kin_hparams){.arch = arch, .rope_neox = arch->rope_neox, .mixes_layers = arch->mixes_layers};
+    *hp = (kin_hparams){
+        .arch = arch, .rope_neox = arch->rope_neox, .mixes_layers = arch->mixes_layers, .has_no_rope = arch->never_rotates};
     kin_hparams_read(hp, &k);
     check_value_heads(&k, hp);
     if (!k.failed) k.failed = kin_keys_check(gguf, arch->name, arch->keys, err) != 0;

@@ -13,6 +13,7 @@ struct kin_arch {
     const char *title;    // display name: the models it stands for
     bool rope_neox;       // which dimensions of a head are pairs: see kin_hparams
     bool mixes_layers;    // layers without key and value heads are not attention
+    bool never_rotates;   // no layer has a rope, and its files may say that no dimension rotates
     bool drafts;          // kin computes the draft blocks that its files may have (model/draft_block.h)
     bool drafts_unnormed; // they take hidden states as they are, not what the output norm or their own makes of them
     bool centers_drafts;  // the norm of what they make subtracts the mean first (LayerNorm)
@@ -77,6 +78,7 @@ extern const kin_arch kin_arch_gemma3;
 extern const kin_arch kin_arch_gemma4;
 extern const kin_arch kin_arch_glm4;
 extern const kin_arch kin_arch_glm4moe;
+extern const kin_arch kin_arch_glm5_next;
 extern const kin_arch kin_arch_glm_dsa;
 extern const kin_arch kin_arch_gpt_oss;
 extern const kin_arch kin_arch_granite;

@@ -378,10 +378,22 @@ static struct ggml_tensor *choose(kin_graph *g, int il, struct ggml_tensor *x, s
     if (how.choice_back > 0) return rows == &g->all ? shared_choice(g) : wanted_rows(g, shared_choice(g));
     struct ggml_tensor *q = linear(g, w[KIN_W_INDEX_Q_B], NULL, qa);           // [n_head * key_dim, n]
     struct ggml_tensor *weights = linear(g, w[KIN_W_INDEX_PROJ], NULL, x);     // [n_head, n]
+    if (how.n_pool > 0) return kin_op_pool_choose(g, il, q, weights, rows);    // i32 [n_chosen, n]
     struct ggml_tensor *chosen = kin_op_index_choose(g, il, q, weights, rows); // i32 [n_chosen, n]
     if (il + 1 < g->hp->n_layer && kin_layer_of(g->hp, il + 1).choice_back > 0)
         ggml_build_forward_expand(g->gf, kin_op_copy(g, chosen, shared_choice(g)));
     return chosen;
+}
+
+// Stores the keys of the layer's indexer for the normed x // [n_embd, n_tokens].
+static void store_index_keys(kin_graph *g, int il, struct ggml_tensor *x) {
+    struct ggml_tensor *const *w = g->layers[il].w, *const of_pools[] = {w[KIN_W_INDEX_K], w[KIN_W_INDEX_POOL_GATE]};
+    struct ggml_tensor *keys;
+    if (kin_layer_of(g->hp, il).n_pool > 0)
+        keys = kin_op_pool_keys(g, il, kin_op_linear(g, x, of_pools, NULL, 2, NULL)); // [2 key_dim, n_tokens]
+    else
+        keys = kin_op_index_keys(g, il, linear(g, w[KIN_W_INDEX_K], NULL, x)); // [key_dim, n_tokens]
+    ggml_build_forward_expand(g->gf, keys);
 }
 
 // Attention of the normed x over latents: [n_head * latent.v_dim, n]
@@ -392,10 +404,7 @@ static struct ggml_tensor *attend_latent(kin_graph *g, int il, struct ggml_tenso
     kin_graph_rows *rows = drops_rows(g, il) ? &g->out : &g->all;
     struct ggml_tensor *keys = linear(g, w[KIN_W_LATENT_KV_A], NULL, x); // [n_latent + n_rot, n_tokens]
     ggml_build_forward_expand(g->gf, kin_op_latent_keys(g, il, keys));
-    if (w[KIN_W_INDEX_K]) {
-        keys = linear(g, w[KIN_W_INDEX_K], NULL, x); // [key_dim, n_tokens]
-        ggml_build_forward_expand(g->gf, kin_op_index_keys(g, il, keys));
-    }
+    if (w[KIN_W_INDEX_K]) store_index_keys(g, il, x);
     if (drops_rows(g, il)) x = wanted_rows(g, x); // [n_embd, n_out]
     if (w[KIN_W_LATENT_Q_A]) {
         q = linear(g, w[KIN_W_LATENT_Q_A], NULL, x); // [n_query, n]
@@ -559,14 +568,14 @@ static struct ggml_tensor *gated(kin_graph *g, kin_gate kind, float limit, struc
 
 struct ggml_tensor *kin_block_ffn_in(kin_graph *g, int il, struct ggml_tensor *x) {
     struct ggml_tensor *const *w = g->layers[il].w;
-    const kin_gate kind = kin_layer_of(g->hp, il).gate;
+    const kin_layer how = kin_layer_of(g->hp, il);
     struct ggml_tensor *cur = norm_ffn(g, il, x); // [n_embd, n]
     if (!w[KIN_W_FFN_GATE] && !w[KIN_W_FFN_GATE_UP]) {
         kin_assert(g->kernels); // only models with states have such blocks (kin_blocks_without_ggml)
         return kin_op_square_relu(g, linear(g, w[KIN_W_FFN_UP], NULL, cur)); // [n_ff, n]
     }
-    if (w[KIN_W_FFN_GATE_UP]) return gated(g, kind, 0, w[KIN_W_FFN_GATE_UP], NULL, cur);
-    return gated(g, kind, 0, w[KIN_W_FFN_GATE], w[KIN_W_FFN_UP], cur); // [n_ff, n]
+    if (w[KIN_W_FFN_GATE_UP]) return gated(g, how.gate, how.limit_dense, w[KIN_W_FFN_GATE_UP], NULL, cur);
+    return gated(g, how.gate, how.limit_dense, w[KIN_W_FFN_GATE], w[KIN_W_FFN_UP], cur); // [n_ff, n]
 }
 
 // x + norm(proj (GELU(gate x) * the layer's input)): [n_embd, n]

@@ -87,11 +87,11 @@ int kin_draft_block_describe(kin_hparams *hp, const kin_gguf *gguf, int n_blocks
     hp->n_layer = 1;
     hp->n_draft_layer = hp->n_dense = 0;
     hp->n_ctx_max = 0; // the model's limits each sequence; the cache of a block's drafts has more cells
-    hp->n_input = kin_hparams_stream_width(hp);
     hp->layers = calloc(1, sizeof *hp->layers);
     if (!hp->layers) return kin_err_set(err, "out of memory");
     if (hp->arch->draft_layer) hp->arch->draft_layer(hp, &k, i_block);
     if (k.failed) return KIN_FAIL;
+    hp->n_input = kin_hparams_stream_width(hp);
     kin_layer_set_plain(hp, &hp->layers[0]);
     if (hp->arch->layer) hp->arch->layer(hp, 0, &hp->layers[0]);
     return 0;
@@ -134,7 +134,8 @@ static int find_ends(kin_draft_block *b, const kin_model *m, const kin_draft_blo
     if (find_own(b, i_block, "layer_output_norm", norm, true, &view->output_norm, n_used, err) != 0) return KIN_FAIL;
     if (find_own(b, i_block, "nextn.shared_head_norm", norm, true, &view->output_norm, n_used, err) != 0) return KIN_FAIL;
     b->has_output = view->output != m->output;
-    b->embeds = view->token_embd != m->token_embd ? view : m;
+    b->embeds = *view;
+    if (view->token_embd == m->token_embd) b->embeds.gguf = m->gguf;
     b->out_norm = view->output_norm ? (const float *)view->output_norm->data : NULL;
     b->centers_out = m->hp.arch->centers_drafts;
     b->model_norm = m->output_norm ? (const float *)m->output_norm->data : NULL;
@@ -171,6 +172,7 @@ static int open_block(kin_draft_blocks *of, const kin_model *m, int n_blocks, in
     b->view.gguf = of->file ? of->file : m->gguf;
     b->view.hp = m->hp;
     b->view.hp.layers = NULL; // of the model
+    b->n_streams = m->hp.n_streams;
     b->view.layers = calloc(1, sizeof *b->view.layers);
     if (!b->view.layers) return kin_err_set(err, "out of memory");
     if (kin_draft_block_describe(&b->view.hp, b->view.gguf, n_blocks, i_block, err) != 0 ||

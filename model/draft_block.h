@@ -6,7 +6,8 @@
 //
 // States are normalised before a block takes them: by the output norm or by that of the block before, and always by the block's
 // own one. In some families only by the last. In models with several residual streams all of these are a block's states; what
-// ends the model's streams ends its own, too, unless the block has its own end.
+// ends the model's streams ends its own, too, unless the block has its own end. A block with one stream takes the mean of the
+// model's.
 //
 // A block is opened as a model of one layer: its embeddings, once for each stream, are the layer's inputs (n_input), its hidden
 // states the layer's x.
@@ -20,13 +21,14 @@
 enum { KIN_DRAFT_BLOCKS = 8 };
 
 typedef struct kin_draft_block {
-    kin_model view;          // the block as a model of one layer; it borrows the file
-    bool has_output;         // view.output is its own; false: the model's
-    const kin_model *embeds; // has the embeddings of its tokens: the view itself, or the model
-    const float *in_norm;    // f32 [n_embd] norm of the states that it takes; NULL: they are taken as they are
-    bool has_ends;           // view.stream_ends end its streams, and no norm follows; false: the model's
-    const float *out_norm;   // f32 [n_embd] norm before the output matrix; NULL with has_ends
-    bool centers_out;        // it subtracts the mean first
+    kin_model view;        // the block as a model of one layer; it borrows the file
+    bool has_output;       // view.output is its own; false: the model's
+    kin_model embeds;      // the view with the file that has the embeddings of its tokens, its own or the model's; for kin_embed
+    int n_streams;         // of the model; if view has fewer, which is one, the block takes their mean
+    const float *in_norm;  // f32 [n_embd] norm of the states that it takes; NULL: they are taken as they are
+    bool has_ends;         // view.stream_ends end its streams, and no norm follows; false: the model's
+    const float *out_norm; // f32 [n_embd] norm before the output matrix; NULL with has_ends
+    bool centers_out;      // it subtracts the mean first
     const float *model_norm; // the same of the model; NULL: it has none
 } kin_draft_block;
 

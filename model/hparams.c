@@ -80,7 +80,7 @@ static float read_rope_factor(kin_meta *k) {
 }
 
 static int read_n_rot(kin_meta *k, const kin_hparams *hp, const char *key, int fallback) {
-    int n = kin_meta_int(k, key, fallback, 2, hp->head_dim > 2 ? hp->head_dim : 2);
+    int n = kin_meta_int(k, key, fallback, hp->has_no_rope ? 0 : 2, hp->head_dim > 2 ? hp->head_dim : 2);
     if (!k->failed && (n % 2 || n > hp->head_dim))
         kin_meta_fail(k, "cannot rotate %d of a head's %d dimensions", n, hp->head_dim);
     return n;

@@ -30,6 +30,9 @@ typedef struct kin_delta_net {
     bool gates_by_sigmoid; // the heads' results; false: by SiLU
     bool decays_rows; // Kimi's delta attention: each number of a key has a decay of its own; queries, keys and values are equally
                       // wide, and have products and convolutions of their own
+    float least_decay;   // with decays_rows: the logarithm of the bound of decays, below 0 (kin_kernels.delta_decays); 0: none
+    float unit_eps;      // added to the square of a query's or key's length before it is divided by that; 0: lengths are at least
+                         // rms_eps instead
     bool is_state_space; // Mamba-2: the matrix is not read before a token changes it; the convolution has a bias; a part of each
                          // head's input is added to its result, and a key head's results are normalised after the gate
 } kin_delta_net;
@@ -63,12 +66,18 @@ typedef struct kin_indexer {
     int n_block;    // tokens that are chosen together (below); 0: they are single
     int n_local;    // of these blocks the newest ones, which are always chosen, at least 1; with `pools` 0
     bool pools;     // a block has one key, which is made of its tokens' (below)
+    int n_pool;     // tokens that are chosen together and have one key by gates (below); 0: each has its own
     bool rope_neox; // of its queries and keys
     float eps;      // of the keys' norm, which subtracts the mean unless tokens are chosen by blocks
 } kin_indexer;
 
 // With n_block the heads of an indexer are as many as key/value heads, each of which sees blocks of its own. A block's score is
 // the greatest query . key of its tokens up to the query's own; of n_chosen / n_block blocks the newest is the query's.
+//
+// With n_pool a whole pool of so many tokens has one key, in each column the sum of its tokens' keys, weighted by the softmax of
+// gates that each token has beside its key. A query sees the n_chosen / n_pool best of these pools (rounded down), and all tokens
+// after the last whole pool; n_chosen is the greatest number of tokens that it sees, so its remainder is n_pool - 1. A token's
+// cell has the key of the pool that it ends, else zeros, its own key, and its gates. Neither queries nor keys rotate.
 
 // If a block has one key, this is the mean of those of its tokens, normalised and rotated as at the first of them. Its score is
 // the sum over the heads of max(query . key, 0), and all key/value heads see the same blocks. A query's last whole block is
@@ -100,6 +109,7 @@ enum {
 typedef enum kin_streams_kind {
     KIN_STREAMS_ONE, // there is one stream, to which blocks add their results
     KIN_STREAMS_SINKHORN,
+    KIN_STREAMS_SINKHORN_MEAN, // the same, but what ends the streams is their mean
     KIN_STREAMS_GATED,
     KIN_STREAMS_KINDS,
 } kin_streams_kind;
@@ -139,6 +149,7 @@ typedef struct kin_layer {
     bool is_latent;              // attention is latent: head_dim and v_dim are those of the cache
     int n_index_key;             // numbers of the indexer's key in a token's cell, or in that which ends a block; 0: it has none
     bool pools_index;            // its blocks have one key each (kin_indexer.pools)
+    int n_pool;                  // tokens whose indexer's keys make one (kin_indexer.n_pool); 0: it has none, or no such ones
     bool is_compressed;          // attention sees a window and compressed rows; head_dim is that of the one key
     int ratio;                   // tokens of a compressed row; 0: the layer has no such rows
     bool has_ngrams;             // an embedding of the last tokens is added to the streams before it
@@ -149,6 +160,7 @@ typedef struct kin_layer {
     kin_gate gate;               // of the feed-forward block
     float limit_exps;            // of the gate of experts, by kin_kernels.gate_limited; 0: none
     float limit_shared;          // the same of shared experts
+    float limit_dense;           // the same of a dense block
     float attn_scale;            // multiplies q k
     float softcap;               // of the scores; 0: none
     bool norms_values;           // each value head is normalised, without a weight
@@ -169,7 +181,7 @@ typedef struct kin_hparams {
     struct {
         int n_iterations;
         float eps;
-    } sinkhorn;       // of KIN_STREAMS_SINKHORN
+    } sinkhorn;       // of KIN_STREAMS_SINKHORN and KIN_STREAMS_SINKHORN_MEAN
     int n_mixer_rank; // of KIN_STREAMS_GATED: the width between the two matrices of a mixer's gate
     kin_ngram ngram;
     int n_vocab;
@@ -258,12 +270,14 @@ static inline int kin_layer_n_embd_v(const kin_layer *layer) {
 }
 
 // The numbers for a token of an indexer's keys in a cache of their own, where those of 64 tokens are followed by
-// KIN_POOLED_KEYS of blocks, if these have one each; and how many of them are read. Keys of compressed rows are beside these.
+// KIN_POOLED_KEYS of blocks, if these have one each; and how many of them are read. With n_pool they include what pools are made
+// of. Keys of compressed rows are beside these.
 static inline int kin_layer_n_pooled(const kin_layer *layer) {
     return layer->pools_index ? layer->n_index_key * KIN_POOLED_KEYS / KIN_KV_CELLS : 0;
 }
 static inline int kin_layer_n_index(const kin_layer *layer) {
-    return layer->is_compressed ? 0 : layer->n_index_key + kin_layer_n_pooled(layer);
+    if (layer->is_compressed) return 0;
+    return layer->n_pool > 0 ? 3 * layer->n_index_key : layer->n_index_key + kin_layer_n_pooled(layer);
 }
 static inline int kin_layer_n_index_read(const kin_layer *layer) {
     return layer->pools_index ? kin_layer_n_pooled(layer) : kin_layer_n_index(layer);
@@ -301,7 +315,7 @@ static inline kin_kv_layout kin_layer_kv(const kin_layer *layer, int type) {
                            .by_cell = kin_layer_chooses(layer)};
 }
 
-// The same for its indexer's keys, which are F16 for any type of the cache.
+// The same for its indexer's keys, which are F16 for any type of the cache. Without pools, whose cells are rows.
 static inline kin_kv_layout kin_layer_index_kv(const kin_layer *layer) {
     const int dim = layer->n_index_key, f16 = 1;
     return (kin_kv_layout){.type = f16, .n_head_kv = 1, .k_dim = dim, .v_dim = dim, .v_in_k = true};

@@ -43,10 +43,14 @@ typedef struct kin_streams_mixer {
 } kin_streams_mixer;
 
 extern const kin_streams_mixer kin_streams_sinkhorn;
+extern const kin_streams_mixer kin_streams_sinkhorn_mean;
 extern const kin_streams_mixer kin_streams_gated;
 
 // Returns the model's kind of mixing; NULL: it has one stream.
 const kin_streams_mixer *kin_streams_of(const kin_hparams *hp);
+
+// y // f32 [n] = the mean of the streams x // f32 [n_streams, n]
+void kin_streams_average(const kin_kernels *kernels, int n_streams, int64_t n, const float *x, float *y);
 
 // Describes the i-th tensor that mixes the streams after the last layer; false if fewer do so, as in models with one stream.
 bool kin_streams_end_at(const kin_hparams *hp, int i, kin_streams_end *out);

@@ -1,5 +1,6 @@
-// Streams that Sinkhorn's iteration mixes (DeepSeek V4): kin_sinkhorn in kernels/kernels.h says what a token's gates are. They
-// are made of a product of all its streams, normalised together without a weight.
+// Streams that Sinkhorn's iteration mixes (DeepSeek V4, GLM-5.3-Flash): kin_sinkhorn in kernels/kernels.h says what a token's
+// gates are. They are made of a product of all its streams, normalised together without a weight. What ends the streams is made
+// of such gates, too, or is their mean.
 #include <string.h>
 
 #include "model/kernel/ops_impl.h"
@@ -126,6 +127,29 @@ static bool sinkhorn_end_at(const kin_hparams *hp, int i, kin_streams_end *out) 
     *out = ends[i];
     return true;
 }
+
+// Sources: x.
+static void average_token(struct ggml_tensor *y, const struct kin_op *op, int n_threads, const kin_team_chunk *c) {
+    const int64_t n = y->ne[0];
+    (void)n_threads;
+    kin_streams_average(op->kernels, op->hp->n_streams, n, (const float *)y->src[0]->data + c->i * y->src[0]->ne[0],
+                        (float *)y->data + c->i * n);
+}
+
+static const kin_op_run averages = {.count = count_tokens, .compute = average_token};
+
+static struct ggml_tensor *mean_end(kin_graph *g, struct ggml_tensor *const *ends, struct ggml_tensor *x) {
+    (void)ends;
+    return kin_op_node(g, GGML_TYPE_F32, g->hp->n_embd, x->ne[1], &x, 1, &averages, kin_op_new(g, KIN_OP_OTHER));
+}
+
+static bool mean_end_at(const kin_hparams *hp, int i, kin_streams_end *out) {
+    (void)hp, (void)i, (void)out;
+    return false;
+}
+
+const kin_streams_mixer kin_streams_sinkhorn_mean = {
+    .in = sinkhorn_in, .out = sinkhorn_out, .end = mean_end, .end_at = mean_end_at};
 
 const kin_streams_mixer kin_streams_sinkhorn = {
     .in = sinkhorn_in, .out = sinkhorn_out, .end = sinkhorn_end, .end_at = sinkhorn_end_at};

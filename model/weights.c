@@ -62,6 +62,7 @@ typedef enum dim {
     DIM_INDEX_KEY_TWICE,
     DIM_INDEX_HEADS,
     DIM_INDEX_QUERIES,
+    DIM_POOL,
 } dim;
 
 typedef struct weight_spec {
@@ -145,6 +146,8 @@ static const weight_spec weight_specs[KIN_W_COUNT] = {
     [KIN_W_INDEX_COMPRESSOR_GATE] = {"indexer_compressor_gate.weight", KIN_WEIGHT_BLOCK_ATTN, {DIM_EMBD, DIM_INDEX_KEY_TWICE}},
     [KIN_W_INDEX_COMPRESSOR_APE] = {"indexer_compressor_ape.weight", KIN_WEIGHT_BLOCK_ATTN, {DIM_INDEX_KEY_TWICE, DIM_RATIO}},
     [KIN_W_INDEX_COMPRESSOR_NORM] = {"indexer_compressor_norm.weight", KIN_WEIGHT_BLOCK_ATTN, {DIM_INDEX_KEY}},
+    [KIN_W_INDEX_POOL_GATE] = {"indexer_compressor_gate.weight", KIN_WEIGHT_BLOCK_ATTN, {DIM_EMBD, DIM_INDEX_KEY}},
+    [KIN_W_INDEX_POOL_PLACES] = {"indexer_compressor_ape.weight", KIN_WEIGHT_BLOCK_ATTN, {DIM_INDEX_KEY, DIM_POOL}},
     [KIN_W_COMPRESSED_KV] = {"attn_kv.weight", KIN_WEIGHT_BLOCK_ATTN, {DIM_EMBD, DIM_HEAD}},
     [KIN_W_COMPRESSED_KV_NORM] = {"attn_kv_a_norm.weight", KIN_WEIGHT_BLOCK_ATTN, {DIM_HEAD}},
     [KIN_W_COMPRESSED_OUT_A] = {"attn_output_a.weight", KIN_WEIGHT_BLOCK_ATTN, {DIM_GROUP_HEADS, DIM_GROUP_RANKS}},
@@ -256,6 +259,7 @@ int kin_weight_is_vector(kin_weight weight) {
     if (weight == KIN_W_DELTA_CONV || weight == KIN_W_CONV_TAPS || weight == KIN_W_NGRAM_CONV) return true;
     if (weight == KIN_W_ATTN_Q_NORM_EACH || weight == KIN_W_ATTN_K_NORM_EACH) return true;
     if (weight == KIN_W_COMPRESSOR_APE || weight == KIN_W_INDEX_COMPRESSOR_APE || weight == KIN_W_FFN_TOKEN_EXPERTS) return true;
+    if (weight == KIN_W_INDEX_POOL_PLACES) return true;
     if (weight == KIN_W_STATE_A || weight == KIN_W_STATE_D || weight == KIN_W_STATE_NORM) return true;
     return weight_specs[weight].dims[1] == DIM_ONE || strcmp(name + strlen(name) - strlen(".bias"), ".bias") == 0;
 }
@@ -330,6 +334,7 @@ static int64_t dim_size(dim d, const kin_hparams *hp, const kin_layer *layer) {
     case DIM_INDEX_KEY_TWICE: return 2 * (int64_t)hp->indexer.key_dim;
     case DIM_INDEX_HEADS: return hp->indexer.n_head;
     case DIM_INDEX_QUERIES: return (int64_t)hp->indexer.n_head * hp->indexer.key_dim;
+    case DIM_POOL: return layer->n_pool;
     }
     return 0;
 }

@@ -84,6 +84,8 @@ typedef enum kin_weight {
     KIN_W_INDEX_COMPRESSOR_GATE, // and the following make rows
     KIN_W_INDEX_COMPRESSOR_APE,
     KIN_W_INDEX_COMPRESSOR_NORM,
+    KIN_W_INDEX_POOL_GATE,    // of an indexer that chooses pools, beside K: a token's gates,
+    KIN_W_INDEX_POOL_PLACES,  // and what is added to these by the token's place in its pool
     KIN_W_COMPRESSED_KV,      // of attention with compressed rows, like the following: a token's row,
     KIN_W_COMPRESSED_KV_NORM, // and its norm
     KIN_W_COMPRESSED_OUT_A,   // of each group of heads,

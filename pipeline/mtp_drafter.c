@@ -9,6 +9,7 @@
 #include "engine/shard_memory.h"
 #include "model/draft_block.h"
 #include "model/embed.h"
+#include "model/streams.h"
 
 enum {
     N_SLOTS = KIN_DRAFT_MODEL_MAX_SEQUENCES,
@@ -195,7 +196,7 @@ uint64_t kin_mtp_drafter_bytes(const kin_mtp_drafter *d) {
 }
 
 size_t kin_mtp_drafter_width(const kin_mtp_drafter *d) {
-    return width(d);
+    return (size_t)d->blocks.at[0].n_streams * (size_t)shape(d)->n_embd;
 }
 
 static void give_up(kin_mtp_drafter *d, const kin_err *err) {
@@ -322,7 +323,7 @@ void kin_mtp_drafter_end(kin_mtp_drafter *d, uint64_t sequence) {
 // Adds an entry of block k to the pass: a token, and the state before it // f32 [width].
 static int add_row(kin_mtp_drafter *d, int k, slot *s, int32_t token, const float *state, kin_err *err) {
     const size_t at = (size_t)d->n * width(d);
-    if (kin_embed(d->blocks.at[k].embeds, &token, 1, d->inputs + at, err) != 0) return KIN_FAIL;
+    if (kin_embed(&d->blocks.at[k].embeds, &token, 1, d->inputs + at, err) != 0) return KIN_FAIL;
     memcpy(d->x + at, state, width(d) * sizeof *state);
     d->seq[d->n] = (int32_t)(s - d->slots);
     d->pos[d->n++] = s->lanes[k].n_cached++;
@@ -334,7 +335,7 @@ static void normalize(const kin_mtp_drafter *d, const float *norm, const float *
     if (norm)
         d->kernels->rms_norm((int64_t)width(d), x, norm, shape(d)->rms_eps, y);
     else
-        memcpy(y, x, width(d) * sizeof *y);
+        memmove(y, x, width(d) * sizeof *y);
 }
 
 // The state that row i of a pass's results is for the next one // f32 [width].
@@ -440,6 +441,16 @@ static int read_states(kin_mtp_drafter *d, int k, slot *s, const int32_t *tokens
     }
 }
 
+// Makes of a state of the model what the first block takes. row // f32 [kin_mtp_drafter_width], state // f32 [width]
+static void take_state(const kin_mtp_drafter *d, const float *row, float *state) {
+    const kin_draft_block *b = &d->blocks.at[0];
+    if (b->n_streams > shape(d)->n_streams) {
+        kin_streams_average(d->kernels, b->n_streams, shape(d)->n_embd, row, state);
+        row = state;
+    }
+    normalize(d, b->in_norm, row, state);
+}
+
 // If the new states do not continue the waiting ones: drops all entries after their first position and those of other
 // tokens. Without the states in between, entries continue there.
 static void go_to(kin_mtp_drafter *d, slot *s, const kin_mtp_states *of) {
@@ -457,7 +468,7 @@ static int add_states(kin_mtp_drafter *d, slot *s, const kin_mtp_states *of, kin
     go_to(d, s, of);
     for (int i = 0; i < of->n; i++) {
         if (l->n_states == d->n_batch && read_states(d, 0, s, of->tokens, of->n_tokens, err) != 0) return KIN_FAIL;
-        normalize(d, d->blocks.at[0].in_norm, of->rows + (size_t)i * width(d), l->states + (size_t)l->n_states++ * width(d));
+        take_state(d, of->rows + (size_t)i * kin_mtp_drafter_width(d), l->states + (size_t)l->n_states++ * width(d));
     }
     return of->n > 1 ? read_states(d, 0, s, of->tokens, of->n_tokens, err) : 0;
 }

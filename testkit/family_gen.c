@@ -289,6 +289,7 @@ static bool is_float_matrix(int weight) {
     case KIN_W_DELTA_ALPHA:
     case KIN_W_DELTA_BETA:
     case KIN_W_DELTA_BETA_ALPHA:
+    case KIN_W_INDEX_POOL_GATE:
     case KIN_W_FFN_ROUTER: return true;
     default: return kin_weight_is_vector(weight);
     }

@@ -189,6 +189,28 @@ static int read_deepseek4(const kin_ref_keys *k, kin_ref_model *m) {
     return kin_ref_get_float(k, "hyper_connection.epsilon", 0, &m->sinkhorn_eps);
 }
 
+static int read_glm5_next(const kin_ref_keys *k, kin_ref_model *m) {
+    m->averages_streams = true;
+    if (kin_ref_get_int(k, "hyper_connection.count", 0, &m->n_streams) < 0) return KIN_FAIL;
+    if (kin_ref_get_int(k, "hyper_connection.sinkhorn_iterations", 0, &m->n_sinkhorn) < 0) return KIN_FAIL;
+    return kin_ref_get_float(k, "hyper_connection.epsilon", 0, &m->sinkhorn_eps);
+}
+
+// A dense block has the limit of shared experts.
+static int read_glm5_next_layer(const kin_ref_keys *k, kin_ref_model *m, kin_ref_layer *w, int il) {
+    kin_ref_indexer *x = &w->latent.indexer;
+    (void)m;
+    w->delta.unit_eps = 1e-6f;
+    if (kin_ref_get_float(k, "kda.gate_lower_bound", 0, &w->delta.least) < 0) return KIN_FAIL;
+    if (kin_ref_get_float(k, "attention.layer_norm_epsilon", 1e-6f, &x->eps) < 0) return KIN_FAIL;
+    if (kin_ref_get_int(k, "attention.indexer.top_k", 0, &x->n_chosen) < 0) return KIN_FAIL;
+    if (x->n_pool > 0) x->n_chosen /= x->n_pool;
+    if (kin_ref_get_float_at(k, "swiglu_clamp_exp", il, 0, &w->expert_limit) < 0) return KIN_FAIL;
+    if (kin_ref_get_float_at(k, "swiglu_clamp_shexp", il, w->expert_limit, &w->shared_limit) < 0) return KIN_FAIL;
+    if (w->is_dense) w->expert_limit = w->shared_limit;
+    return 0;
+}
+
 static int read_deepseek4_layer(const kin_ref_keys *k, kin_ref_model *m, kin_ref_layer *w, int il) {
     (void)m;
     if (kin_ref_get_int_at(k, "attention.compress_ratios", il, 0, &w->compressed.ratio) < 0) return KIN_FAIL;
@@ -257,6 +279,15 @@ static const kin_ref_family families[] = {
      .chooses_by_sigmoids = true,
      .read_layer = read_minimax_m3_layer},
     {.name = "kimi-linear", .rope = NORMAL, .has_latents = true, .never_rotates = true, .chooses_by_sigmoids = true},
+    {.name = "glm5-next",
+     .rope = NORMAL,
+     .gate = KIN_REF_GATE_CLAMPED,
+     .has_latents = true,
+     .never_rotates = true,
+     .chooses_by_sigmoids = true,
+     .keeps_shares = true,
+     .read = read_glm5_next,
+     .read_layer = read_glm5_next_layer},
     {.name = "olmo2", .rope = NEOX, .has_window = true, .period = 4, .full_at = 3, .window_rope_unscaled = true},
     {.name = "smollm3", .rope = NORMAL, .period = 4, .full_at = 3, .full_has_no_rope = true},
     {.name = "granite", .rope = NORMAL, .read = read_granite},

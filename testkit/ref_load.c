@@ -261,6 +261,7 @@ static void load_delta(loader *l, const kin_ref_model *m, kin_ref_delta *d, int 
     d->decay_b = find_layer_tensor(l, il, "ssm_f_b.weight");
     d->dt = find_layer_tensor(l, il, "ssm_dt.bias");
     d->a = find_layer_tensor(l, il, "ssm_a");
+    if (d->a.n_rows == 1) d->a = (kin_ref_tensor){d->a.data, d->a.n_bytes, d->a.type, 1, d->a.n_cols, 1}; // a row of numbers
     d->beta = find_layer_tensor(l, il, "ssm_beta.weight");
     d->gate_a = find_layer_tensor(l, il, "ssm_g_a.weight");
     d->gate_b = find_layer_tensor(l, il, "ssm_g_b.weight");
@@ -357,8 +358,11 @@ static void load_indexer(loader *l, kin_ref_indexer *x, int il) {
     x->k_norm = find_layer_tensor(l, il, "indexer.k_norm.weight");
     x->k_bias = find_layer_tensor(l, il, "indexer.k_norm.bias");
     x->weights = find_layer_tensor(l, il, "indexer.proj.weight");
+    x->gate = find_layer_tensor(l, il, "indexer_compressor_gate.weight");
+    x->place = find_layer_tensor(l, il, "indexer_compressor_ape.weight");
     x->n_head = x->weights.n_rows;
     x->dim = x->k.n_rows;
+    x->n_pool = x->place.n_rows;
 }
 
 static void load_latent(loader *l, const kin_ref_model *m, kin_ref_latent *t, int il) {
@@ -528,7 +532,7 @@ static int load_tensors(loader *l, kin_ref_model *m) {
         m->input_proj = find_tensor(l, "per_layer_model_proj.weight");
         m->input_norm = find_tensor(l, "per_layer_proj_norm.weight");
     }
-    if (m->n_sinkhorn > 0) m->end = load_sinkhorn(l, -1, "output_hc");
+    if (m->n_sinkhorn > 0 && !m->averages_streams) m->end = load_sinkhorn(l, -1, "output_hc");
     if (kin_ref_has_mixers(m)) {
         m->end_mixer = load_mixer(l, -1, "output_hc");
         m->ngram_table = find_tensor(l, "per_layer_token_embd.weight");

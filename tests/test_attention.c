@@ -132,7 +132,7 @@ typedef struct manner {
     int step;   // tasks per call
     int window; // cells that a row sees; 0: all
     const int32_t *chosen, *chosen_blocks, *chosen_groups;
-    int n_chosen, chosen_step;
+    int n_chosen, chosen_pool, chosen_step;
 } manner;
 
 static manner plain(void) {
@@ -180,6 +180,7 @@ static void attend(const context *w, const row *rows, int n, const manner *m, fl
                        .first_cells = m->window ? first : NULL,
                        .chosen = m->chosen,
                        .n_chosen = m->n_chosen,
+                       .chosen_pool = m->chosen_pool,
                        .chosen_blocks = m->chosen_blocks,
                        .chosen_step = m->chosen_step,
                        .chosen_groups = m->chosen_groups,
@@ -412,7 +413,8 @@ static float *result_of_few(const context *w, row r, const int32_t *chosen, int 
 }
 #define result_of_few(...) FROM_TEST(result_of_few(__VA_ARGS__))
 
-static void check_chosen(kin_kv_layout kv, int group, int n_chosen, int n_threads, bool may_split) {
+// pool: of the places for chosen positions a row uses as many as kin_attention.chosen_pool says; 1: all
+static void check_chosen(kin_kv_layout kv, int group, int n_chosen, int pool, int n_threads, bool may_split) {
     enum { ROWS = 6 };
     const row rows[ROWS] = {{0, 1290}, {1, 1299}, {0, 30}, {0, 31}, {0, 1299}, {0, 700}};
     const int n[] = {1300, 1300};
@@ -422,14 +424,16 @@ static void check_chosen(kin_kv_layout kv, int group, int n_chosen, int n_thread
     kin_rng rng;
     kin_rng_seed(&rng, 3);
     open_context(&w, kv, group, 2, n);
-    memset(chosen, 0xff, (size_t)(ROWS * n_chosen) * sizeof *chosen); // rows that see all do not read it
+    memset(chosen, 0xff, (size_t)(ROWS * n_chosen) * sizeof *chosen); // places that are not used must not be read
     for (int i = 0; i < ROWS; i++) {
         const manner alone = plain();
+        const int end = rows[i].position + 1, n_few = n_chosen - pool + 1 + end % pool;
         int32_t *of_row = chosen + i * n_chosen;
-        if (rows[i].position >= n_chosen) choose_some(&rng, rows[i].position + 1, n_chosen, of_row);
-        want[i] = rows[i].position < n_chosen ? results(&w, &rows[i], 1, &alone) : result_of_few(&w, rows[i], of_row, n_chosen);
+        if (end > n_chosen) choose_some(&rng, end, n_few, of_row);
+        want[i] = end <= n_chosen ? results(&w, &rows[i], 1, &alone) : result_of_few(&w, rows[i], of_row, n_few);
     }
     manner m = {.n_threads = n_threads, .may_split = may_split, .step = n_threads, .chosen = chosen, .n_chosen = n_chosen};
+    m.chosen_pool = pool > 1 ? pool : 0;
     for (int b = 0; (m.kernels = kin_kernels_at(b)); b++) {
         if (!kin_kernels_can_run(m.kernels)) continue;
         float *got = results(&w, rows, ROWS, &m);
@@ -446,10 +450,12 @@ static void a_row_that_chooses_has_the_bits_of_a_sequence_of_the_chosen_cells(vo
     (void)state;
     for (int is_q8_0 = 0; is_q8_0 < 2; is_q8_0++) {
         const kin_kv_layout kv = {is_q8_0 ? KIN_TYPE_Q8_0 : KIN_TYPE_F16, 1, 96, 64, true, true};
-        check_chosen(kv, 4, 31, 1, false);
-        check_chosen(kv, 4, 600, 1, false);
-        check_chosen(kv, 4, 600, 8, true);
-        check_chosen(kv, 90, 512, 3, false); // queries of two tiles
+        check_chosen(kv, 4, 31, 1, 1, false);
+        check_chosen(kv, 4, 600, 1, 1, false);
+        check_chosen(kv, 4, 600, 1, 8, true);
+        check_chosen(kv, 90, 512, 1, 3, false); // queries of two tiles
+        check_chosen(kv, 4, 31, 4, 1, false);
+        check_chosen(kv, 4, 603, 4, 8, true);
     }
 }
 

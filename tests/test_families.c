@@ -73,9 +73,10 @@ static bool is_known(const kin_golden *g) {
 
 // True if only kin's kernels can compute the model.
 static bool lacks_ggml(const kin_golden *g) {
-    static const char *const lacking[] = {
-        "deepseek32",         "deepseek4",       "dsv2",      "dsv3.",      "glm-dsa", "kimi-linear.", "lfm2",    "ministral3.",
-        "minimax-m3-sparse.", "mistral-large3.", "mistral4.", "nemotron_h", "qwen35",  "qwen3next",    "qwen4exp"};
+    static const char *const lacking[] = {"deepseek32",      "deepseek4",    "dsv2",       "dsv3.",       "glm-dsa",
+                                          "glm5next",        "kimi-linear.", "lfm2",       "ministral3.", "minimax-m3-sparse.",
+                                          "mistral-large3.", "mistral4.",    "nemotron_h", "qwen35",      "qwen3next",
+                                          "qwen4exp"};
     for (size_t i = 0; i < sizeof lacking / sizeof *lacking; i++)
         if (strncmp(g->name, lacking[i], strlen(lacking[i])) == 0) return true;
     return false;
@@ -404,6 +405,8 @@ static void a_ring_of_two_has_the_bits_of_one_machine(void **state) {
     check_ring(OWN_DIR, own_of("glm-dsa-shared."));
     check_ring(OWN_DIR, own_of("qwen4exp-sparse."));
     check_ring(OWN_DIR, own_of("kimi-linear."));
+    check_ring(OWN_DIR, own_of("glm5next."));
+    check_ring(OWN_DIR, own_of("glm5next-sparse."));
 }
 
 // A model of this folder, and the logits of all its tokens from one step, with which others are compared.
@@ -540,6 +543,8 @@ static void ngram_embeddings_and_keys_of_blocks_are_of_the_sequence(void **state
 static void states_of_delta_attention_are_of_the_sequence(void **state) {
     (void)state;
     check_states(own_of("kimi-linear."));
+    check_states(own_of("glm5next."));
+    check_states(own_of("glm5next-sparse."));
 }
 
 static void check_facts(const char *dir, const kin_golden *g) {
@@ -689,6 +694,7 @@ static void chosen_tokens_depend_on_no_batch_and_no_thread(void **state) {
     check_choice(own_of("minimax-m3-sparse."), 128);
     check_choice(own_of("glm-dsa-shared."), 16);
     check_choice(own_of("qwen4exp-sparse."), 19); // 4 blocks of 4 tokens, and 3 tokens of the next one
+    check_choice(own_of("glm5next-sparse."), 19); // 4 pools of 4 tokens, and 3 tokens of the next one
 }
 
 // ---- draft blocks
@@ -814,6 +820,7 @@ static void short_convolutions_of_exact_weights_are_exact(void **state) {
 static void delta_attention_of_exact_weights_is_exact(void **state) {
     (void)state;
     check_exact(OWN_DIR, own_of("kimi-linear."), 1e-3); // of the F16 cache of latents
+    check_exact(OWN_DIR, own_of("glm5next."), 1e-3);
 }
 
 // A file of Qwen 3.5's family with heads that kin's kernels do not have.

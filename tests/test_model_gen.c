@@ -507,6 +507,13 @@ static void every_family_of_the_benchmark_is_described(void **state) {
     "attention.head_count " heads "\nattention.head_count_kv [0, 1]\nattention.layer_norm_rms_epsilon 0.00001\n"                 \
     "attention.key_length 64\nattention.value_length 24\nattention.value_length_mla 32\nattention.kv_lora_rank 32\n"             \
     "rope.dimension_count 32\nssm.conv_kernel 4\nkda.head_dim " dim "\n" of_heads
+#define GLM5_NEXT(of_indexer)                                                                                                    \
+    "architecture glm5-next\ncontext_length 64\nembedding_length 64\nblock_count 2\nfeed_forward_length 64\n"                    \
+    "attention.head_count 2\nattention.head_count_kv [0, 1]\nattention.layer_norm_rms_epsilon 0.00001\n"                         \
+    "attention.key_length 32\nattention.value_length 32\nattention.key_length_mla 32\nattention.value_length_mla 32\n"           \
+    "attention.kv_lora_rank 32\nattention.q_lora_rank 32\nrope.dimension_count 0\nssm.conv_kernel 4\nkda.head_dim 32\n"          \
+    "hyper_connection.count 4\nhyper_connection.sinkhorn_iterations 20\nhyper_connection.epsilon 0.000001\n"                     \
+    "attention.indexer.head_count 6\nattention.indexer.key_length 32\nleading_dense_block_count 2\n" of_indexer
 #define STABLELM                                                                                                                 \
     "architecture stablelm\ncontext_length 64\nembedding_length 64\nblock_count 2\nfeed_forward_length 96\n"                     \
     "attention.head_count 4\nattention.head_count_kv 2\nattention.layer_norm_epsilon 0.00001\nrope.dimension_count 8\n"
@@ -572,6 +579,14 @@ static void a_family_refuses_layers_that_it_cannot_compute(void **state) {
     expect_family(KIMI("2", "32", ""), "the key 'kimi-linear.attention.key_length_mla' is missing");
     expect_family(KIMI("2", "24", "attention.key_length_mla 48\n"), "heads of 24 dimensions");
     expect_family(KIMI("[2, 1]", "32", "attention.key_length_mla 48\n"), "layers with unlike numbers of heads");
+    expect_family(GLM5_NEXT("attention.indexer.top_k 16\nattention.indexer.kpool 4\n"), NULL);
+    expect_family(GLM5_NEXT("attention.indexer.top_k 16\n"), "the key 'glm5-next.attention.indexer.kpool' is missing");
+    expect_family(GLM5_NEXT("attention.indexer.top_k 18\nattention.indexer.kpool 4\n"), "cannot choose 18 tokens in pools of 4");
+    expect_family(GLM5_NEXT("attention.indexer.top_k 16\nattention.indexer.kpool 4\nattention.indexer.kpool_select_tail false\n"),
+                  "an indexer that may leave out the tokens after the last pool is not supported");
+    expect_family(GLM5_NEXT("attention.indexer.top_k 16\nattention.indexer.kpool 4\nattention.indexer.types [1, 0]\n"),
+                  "layer 1 shares a choice of tokens, which is not supported for this family");
+    expect_family(GLM5_NEXT("attention.indexer.top_k 16\nattention.indexer.kpool 4\nattention.indexer.types [0, 1]\n"), NULL);
     expect_family(STABLELM "present blk.0.attn_q_norm.weight\npresent blk.0.attn_k_norm.weight\n", NULL);
     expect_family(STABLELM "present blk.1.attn_k_norm.weight\n", "layer 1 has a norm of query heads or of key heads alone");
 }

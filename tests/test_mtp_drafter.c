@@ -483,7 +483,7 @@ static void each_of_several_blocks_drafts_one_token(void **state) {
     assert_int_equal(t.b.n, N_SEVERAL);
     for (int k = 0; k < N_SEVERAL; k++) {
         for (int i = 0; i < N_GIVEN - 1; i++)
-            assert_int_equal(kin_embed(t.b.at[k].embeds, &t.tokens[i + 1 + k], 1, t.inputs + i * N_EMBD, &err), 0);
+            assert_int_equal(kin_embed(&t.b.at[k].embeds, &t.tokens[i + 1 + k], 1, t.inputs + i * N_EMBD, &err), 0);
         run_block(&t.b.at[k], N_GIVEN - 1, t.x, t.inputs, t.y);
         for (int i = 0; i < N_GIVEN - 1; i++)
             t.kernels->rms_norm(N_EMBD, t.y + i * N_EMBD, t.b.at[k].out_norm, t.m->hp.rms_eps, t.x + i * N_EMBD);

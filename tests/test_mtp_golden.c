@@ -17,6 +17,7 @@
 #include "engine/shard_memory.h"
 #include "model/draft_block.h"
 #include "model/embed.h"
+#include "model/streams.h"
 #include "pipeline/mtp_drafter.h"
 #include "sys/whole_file.h"
 #include "testkit/model_gen.h"
@@ -60,7 +61,7 @@ static void run_block(kin_draft_block *b, int n, const int32_t *tokens, const fl
     so.kv_type = GGML_TYPE_F16;
     for (int i = 0; i < n; i++) pos[i] = i;
     assert_non_null(inputs);
-    assert_int_equal(kin_embed(b->embeds, tokens, n, inputs, &err), 0);
+    assert_int_equal(kin_embed(&b->embeds, tokens, n, inputs, &err), 0);
     const kin_batch batch = {.n_tokens = n, .pos = pos, .inputs = inputs};
     if (kin_shard_open(&shard, &b->view, &devices, &so, &err) != 0) fail_msg("%s", err.text);
     const int step = kin_shard_begin(shard, &batch, &err);
@@ -79,8 +80,13 @@ static void normalize(const kin_draft_block *b, const float *norm, int n, const 
         kin_kernels_choose(&err)->rms_norm((int64_t)n_embd, x + i * n_embd, norm, b->view.hp.rms_eps, y + i * n_embd);
 }
 
-// Makes of states what the block takes.
-static void take(const kin_draft_block *b, int n, const float *x, float *y) {
+// Makes of states what the block takes; is_first: they are the model's.
+static void take(const kin_draft_block *b, bool is_first, int n, const float *x, float *y) {
+    const int n_embd = b->view.hp.n_embd, n_streams = is_first && b->n_streams > b->view.hp.n_streams ? b->n_streams : 1;
+    kin_err err;
+    for (int i = 0; i < n && n_streams > 1; i++)
+        kin_streams_average(kin_kernels_choose(&err), n_streams, n_embd, x + i * n_streams * n_embd, y + i * n_embd);
+    if (n_streams > 1) x = y;
     if (b->in_norm)
         normalize(b, b->in_norm, n, x, y);
     else
@@ -162,7 +168,7 @@ static void check_blocks(const char *name, kin_head *head, const kin_model *m, F
     for (int k = 0; k < b.n; k++) {
         const int n = N_IDS - 1 - k;
         for (int i = 0; i < n; i++) tokens[i] = id_at(i + 1 + k);
-        take(&b.at[k], n, raw, x);
+        take(&b.at[k], k == 0, n, raw, x);
         run_block(&b.at[k], n, tokens, x, raw, x);
         if (!b.at[k].has_ends) end(&b.at[k], head, n, raw, x);
         assert_int_equal(kin_head_project(head, n, x, got, &err), 0);
@@ -209,7 +215,7 @@ static void check_family(const char *name) {
 static void the_logits_of_each_block_are_llama_cpp_s(void **state) {
     static const char *const names[] = {"qwen35",     "qwen35moe",      "qwen3next", "glm4moe", "deepseek2",
                                         "deepseek32", "glm-dsa",        "hy_v3",     "step35",  "mimo2",
-                                        "deepseek4",  "nemotron_h_moe", "qwen4exp"};
+                                        "deepseek4",  "nemotron_h_moe", "qwen4exp",  "glm5next"};
     (void)state;
     for (size_t i = 0; i < sizeof names / sizeof names[0]; i++) check_family(names[i]);
 }

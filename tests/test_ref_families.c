@@ -66,6 +66,9 @@ static const family_case cases[] = {
     {"golden/deepseek4-sparse.txt", 280},
     {"golden/minimax-m3-sparse.txt", 280},
     {"golden/qwen4exp-sparse.txt", 100},
+
+    {"golden/glm5next.txt", 100},
+    {"golden/glm5next-sparse.txt", 100},
 };
 enum { N_CASES = sizeof cases / sizeof *cases };
 

@@ -59,7 +59,7 @@ static const kin_hparams shape = {.n_layer = 1,
 
 // ---- the mixer, as a stage whose "block" returns the last n_embd numbers of each row of its input beside the streams
 
-enum { IN, OUT, END };
+enum { IN, OUT, END, MEAN };
 
 static struct ggml_tensor *weight(struct ggml_context *ctx, float *data, int64_t ne0, int64_t ne1) {
     struct ggml_tensor *t = ggml_new_tensor_2d(ctx, GGML_TYPE_F32, ne0, ne1);
@@ -70,6 +70,7 @@ static struct ggml_tensor *weight(struct ggml_context *ctx, float *data, int64_t
 static struct ggml_tensor *build(const void *user, kin_graph *g, struct ggml_tensor *all, int variant) {
     struct ggml_tensor *const *ends = user, *gates;
     if (variant == END) return kin_streams_sinkhorn.end(g, ends, all);
+    if (variant == MEAN) return kin_streams_sinkhorn_mean.end(g, NULL, all);
     struct ggml_tensor *in = kin_streams_sinkhorn.in(g, 0, KIN_STREAMS_FF, all, &gates);
     return variant == IN ? in : kin_streams_sinkhorn.out(g, 0, KIN_STREAMS_FF, all, gates, in);
 }
@@ -103,13 +104,14 @@ static double distance(const float *got, const float *want, size_t n) {
 }
 
 static void what_a_block_reads_and_writes_is_the_reference_s(void **state) {
-    float in[N_TOKENS * N_EMBD], out[N_TOKENS * WIDTH], end[N_TOKENS * N_EMBD], want[WIDTH];
+    float in[N_TOKENS * N_EMBD], out[N_TOKENS * WIDTH], end[N_TOKENS * N_EMBD], mean[N_TOKENS * N_EMBD], want[WIDTH];
     const kin_ref_streams ref = reference(&shape);
     (void)state;
     fill_all();
     run(IN, in);
     run(OUT, out);
     run(END, end);
+    run(MEAN, mean);
     for (int i = 0; i < N_TOKENS; i++) {
         const float *token = x + i * WIDTH;
         const kin_ref_mix mix = kin_ref_streams_mix(&ref, token), last = kin_ref_streams_end(&ref, token);
@@ -119,6 +121,8 @@ static void what_a_block_reads_and_writes_is_the_reference_s(void **state) {
         assert_true(distance(out + i * WIDTH, want, WIDTH) < 1e-11);
         kin_ref_streams_read(&ref, &last, token, want);
         assert_true(distance(end + i * N_EMBD, want, N_EMBD) < 1e-11);
+        kin_ref_streams_average(N_STREAMS, N_EMBD, token, want);
+        assert_true(distance(mean + i * N_EMBD, want, N_EMBD) < 1e-11);
     }
 }
 

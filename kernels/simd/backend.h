@@ -33,5 +33,5 @@ void SIMD_FN(kin_from_f16)(int64_t n, const uint16_t *x, float *y);
 void SIMD_FN(kin_convolve)(const kin_convolution *convolution);
 void SIMD_FN(kin_unit)(int64_t n, float eps, float *x);
 void SIMD_FN(kin_delta_factors)(int64_t n, float a, float dt, const float *alpha, const float *b, float *decay, float *beta);
-void SIMD_FN(kin_delta_decays)(int64_t n, float a, const float *dt, const float *x, float *decays);
+void SIMD_FN(kin_delta_decays)(int64_t n, float a, float least, const float *dt, const float *x, float *decays);
 void SIMD_FN(kin_delta)(const kin_delta_rule *delta);

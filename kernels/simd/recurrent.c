@@ -38,10 +38,11 @@ void SIMD_FN(kin_delta_factors)(int64_t n, float a, float dt, const float *alpha
     }
 }
 
-void SIMD_FN(kin_delta_decays)(int64_t n, float a, const float *dt, const float *x, float *decays) {
+void SIMD_FN(kin_delta_decays)(int64_t n, float a, float least, const float *dt, const float *x, float *decays) {
     for (int64_t i = 0; i < n; i += 16) {
-        vf rate = softplus(vf_add(vf_load(x + i), vf_load(dt + i)));
-        vf_store(decays + i, exp_at_most(vf_mul(vf_set1(a), rate)));
+        const vf sum = vf_add(vf_load(x + i), vf_load(dt + i));
+        const vf log = least < 0 ? by_sigmoid(vf_set1(least), vf_mul(vf_set1(-a), sum)) : vf_mul(vf_set1(a), softplus(sum));
+        vf_store(decays + i, exp_at_most(log));
     }
 }
 

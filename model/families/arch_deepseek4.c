@@ -3,19 +3,9 @@
 #include <math.h>
 #include <stdio.h>
 
-#include "model/arch.h"
-#include "model/streams.h"
+#include "model/families/sinkhorn.h"
 
 static const char *const obeyed[] = {"attention.value_length", "nextn_predict_layers", "expert_group_count", NULL};
-
-static void read_streams(kin_hparams *hp, kin_meta *k) {
-    hp->n_streams = kin_meta_int(k, "hyper_connection.count", KIN_KEY_REQUIRED, 2, KIN_STREAMS_MAX);
-    hp->streams = KIN_STREAMS_SINKHORN;
-    hp->sinkhorn.n_iterations = kin_meta_int(k, "hyper_connection.sinkhorn_iterations", KIN_KEY_REQUIRED, 1, 1000);
-    hp->sinkhorn.eps = kin_meta_float(k, "hyper_connection.epsilon", KIN_KEY_REQUIRED, 0, 1);
-    if (!k->failed && (int64_t)hp->n_streams * hp->n_embd > 1 << 20)
-        kin_meta_fail(k, "%d residual streams of %d numbers are too many", hp->n_streams, hp->n_embd);
-}
 
 // The rope of layers without compressed rows is plain. YaRN keeps the others' length.
 static void read_ropes(kin_hparams *hp, kin_meta *k) {
@@ -74,13 +64,10 @@ static void limit_context(kin_hparams *hp, int ratio) {
 
 static void read_layer(kin_layer *layer, kin_meta *k, int il) {
     const int ratio = kin_meta_int_at(k, "attention.compress_ratios", il, KIN_KEY_REQUIRED, 0, 1 << 20);
-    const float limit = kin_meta_float_at(k, "swiglu_clamp_exp", il, 0, 0, 1e6f);
-    const float shared = kin_meta_float_at(k, "swiglu_clamp_shexp", il, limit, 0, 1e6f);
+    kin_sinkhorn_read_limits(layer, k, il);
     if (!k->failed && ratio != 0 && ratio != KIN_COMPRESSED_OVERLAPS && ratio != KIN_COMPRESSED_RATIO)
         kin_meta_fail(k, "compressed rows of %d tokens are not supported (layer %d)", ratio, il);
     layer->ratio = ratio;
-    layer->limit_exps = limit < 1e-6f ? 0 : limit;
-    layer->limit_shared = shared < 1e-6f ? 0 : shared;
 }
 
 static void read_layers(kin_hparams *hp, kin_meta *k) {
@@ -100,7 +87,7 @@ static void read_deepseek4_draft(kin_hparams *hp, kin_meta *k, int i_block) {
 static void read_deepseek4_keys(kin_hparams *hp, kin_meta *k) {
     hp->n_ff_shared = hp->n_ff_exp * kin_meta_int(k, "expert_shared_count", 0, 0, 64);
     kin_meta_routing(k, &hp->routing, KIN_GATING_SOFTPLUS, true);
-    read_streams(hp, k);
+    kin_sinkhorn_read(hp, k, KIN_STREAMS_SINKHORN);
     read_ropes(hp, k);
     read_attention(hp, k);
     read_indexer(hp, k);
@@ -120,10 +107,9 @@ static void describe_deepseek4_layer(const kin_hparams *hp, int il, kin_layer *l
 }
 
 static kin_weight_set require_deepseek4_weights(const kin_hparams *hp, const kin_layer *layer) {
-    kin_weight_set set = KIN_WEIGHT_SET(
-        KIN_W_ATTN_NORM, KIN_W_LATENT_Q_A, KIN_W_LATENT_Q_A_NORM, KIN_W_LATENT_Q_B, KIN_W_COMPRESSED_KV, KIN_W_COMPRESSED_KV_NORM,
-        KIN_W_ATTN_SINKS, KIN_W_COMPRESSED_OUT_A, KIN_W_COMPRESSED_OUT_B, KIN_W_SINKHORN_ATTN_FN, KIN_W_SINKHORN_ATTN_BASE,
-        KIN_W_SINKHORN_ATTN_SCALE, KIN_W_SINKHORN_FF_FN, KIN_W_SINKHORN_FF_BASE, KIN_W_SINKHORN_FF_SCALE, KIN_WEIGHTS_EXPERTS);
+    kin_weight_set set = KIN_WEIGHT_SET(KIN_W_ATTN_NORM, KIN_W_LATENT_Q_A, KIN_W_LATENT_Q_A_NORM, KIN_W_LATENT_Q_B,
+                                        KIN_W_COMPRESSED_KV, KIN_W_COMPRESSED_KV_NORM, KIN_W_ATTN_SINKS, KIN_W_COMPRESSED_OUT_A,
+                                        KIN_W_COMPRESSED_OUT_B, KIN_WEIGHTS_SINKHORN, KIN_WEIGHTS_EXPERTS);
     const kin_weight_set rows =
         KIN_WEIGHT_SET(KIN_W_COMPRESSOR_KV, KIN_W_COMPRESSOR_GATE, KIN_W_COMPRESSOR_APE, KIN_W_COMPRESSOR_NORM);
     const kin_weight_set indexer =

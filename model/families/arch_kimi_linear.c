@@ -4,12 +4,13 @@
 #include <math.h>
 
 #include "model/families/deepseek2.h"
+#include "model/families/kimi_linear.h"
 #include "model/families/moe.h"
 
 static const char *const obeyed[] = {"attention.value_length", "expert_group_count", NULL};
 
 // As many heads as attention has; keys and values are equally wide.
-static void read_delta_attention(kin_hparams *hp, kin_meta *k) {
+void kin_kimi_linear_read_delta(kin_hparams *hp, kin_meta *k) {
     kin_delta_net *d = &hp->delta;
     d->decays_rows = d->gates_by_sigmoid = true;
     d->n_taps = kin_meta_int(k, "ssm.conv_kernel", KIN_KEY_REQUIRED, 2, KIN_CONVOLUTION_TAPS);
@@ -24,7 +25,7 @@ static void read_delta_attention(kin_hparams *hp, kin_meta *k) {
 }
 
 // The rotary keys do not rotate. Files may hold another width in value_length, which llama.cpp does not read either.
-static void read_latents(kin_hparams *hp, kin_meta *k) {
+void kin_kimi_linear_read_latents(kin_hparams *hp, kin_meta *k) {
     hp->has_no_rope = true;
     hp->v_dim = kin_meta_int(k, "attention.kv_lora_rank", KIN_KEY_REQUIRED, 16, 4096);
     if (!k->failed) kin_deepseek2_read_heads(hp, k);
@@ -33,8 +34,8 @@ static void read_latents(kin_hparams *hp, kin_meta *k) {
 }
 
 static void read_kimi_linear_keys(kin_hparams *hp, kin_meta *k) {
-    read_delta_attention(hp, k);
-    if (!k->failed) read_latents(hp, k);
+    kin_kimi_linear_read_delta(hp, k);
+    if (!k->failed) kin_kimi_linear_read_latents(hp, k);
     if (!k->failed) kin_deepseek2_read_experts(hp, k, KIN_GATING_SIGMOID, true);
 }
 
@@ -43,12 +44,11 @@ static void describe_kimi_linear_layer(const kin_hparams *hp, int il, kin_layer 
     layer->has_experts = hp->n_expert > 0 && il >= hp->n_dense;
 }
 
-static kin_weight_set require_kimi_linear_weights(const kin_hparams *hp, const kin_layer *layer) {
+kin_weight_set kin_kimi_linear_weights(const kin_hparams *hp, const kin_layer *layer) {
     kin_weight_set set = KIN_WEIGHT_SET(KIN_W_ATTN_NORM);
-    const kin_weight_set delta =
-        KIN_WEIGHT_SET(KIN_W_KDA_Q, KIN_W_KDA_K, KIN_W_KDA_V, KIN_W_KDA_CONV_Q, KIN_W_KDA_CONV_K, KIN_W_KDA_CONV_V,
-                       KIN_W_KDA_DECAY_A, KIN_W_KDA_DECAY_B, KIN_W_KDA_DT, KIN_W_KDA_GATE_A, KIN_W_KDA_GATE_B, KIN_W_KDA_OUT,
-                       KIN_W_DELTA_BETA, KIN_W_STATE_A, KIN_W_DELTA_NORM);
+    const kin_weight_set delta = KIN_WEIGHT_SET(
+        KIN_W_KDA_Q, KIN_W_KDA_K, KIN_W_KDA_V, KIN_W_KDA_CONV_Q, KIN_W_KDA_CONV_K, KIN_W_KDA_CONV_V, KIN_W_KDA_DECAY_A,
+        KIN_W_KDA_DECAY_B, KIN_W_KDA_DT, KIN_W_KDA_GATE_A, KIN_W_KDA_GATE_B, KIN_W_KDA_OUT, KIN_W_DELTA_BETA, KIN_W_DELTA_NORM);
     const kin_weight_set latent =
         KIN_WEIGHT_SET(KIN_W_LATENT_KV_A, KIN_W_LATENT_KV_A_NORM, KIN_W_LATENT_K_B, KIN_W_LATENT_V_B, KIN_W_LATENT_OUT);
     const kin_weight_set one = KIN_WEIGHT_SET(KIN_W_LATENT_Q);
@@ -59,7 +59,13 @@ static kin_weight_set require_kimi_linear_weights(const kin_hparams *hp, const k
     return set;
 }
 
-static kin_weight_set allow_kimi_linear_weights(const kin_hparams *hp, const kin_layer *layer) {
+static kin_weight_set require_kimi_linear_weights(const kin_hparams *hp, const kin_layer *layer) {
+    kin_weight_set set = kin_kimi_linear_weights(hp, layer);
+    if (layer->is_recurrent) kin_weight_set_add(&set, KIN_W_STATE_A);
+    return set;
+}
+
+kin_weight_set kin_kimi_linear_optional_weights(const kin_hparams *hp, const kin_layer *layer) {
     (void)hp;
     return layer->has_experts ? KIN_WEIGHT_SET(KIN_W_FFN_CHOICE_BIAS) : (kin_weight_set){{0}};
 }
@@ -72,5 +78,5 @@ const kin_arch kin_arch_kimi_linear = {
     .read = read_kimi_linear_keys,
     .layer = describe_kimi_linear_layer,
     .required = require_kimi_linear_weights,
-    .optional = allow_kimi_linear_weights,
+    .optional = kin_kimi_linear_optional_weights,
 };

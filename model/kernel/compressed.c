@@ -9,16 +9,13 @@
 
 #include "kernels/panel.h"
 #include "model/kernel/heads.h"
+#include "model/kernel/made_rows.h"
 
 enum {
     HEADS = 8,  // of a query that a chunk computes
     PIECE = 16, // rows of the cache that are converted at once
-    SLICE = 32, // channels of a compressed row that are computed at once
     ROWS = KIN_COMPRESSED_WINDOW + KIN_COMPRESSED_ROWS,
     ROWS_A_CHUNK = 4,
-    SCORED_ROWS = 4,    // of at most this many tokens the scores are a node of their own, which threads share
-    KEYS_A_CHUNK = 256, // of such scores
-    INDEX_HEADS = 64,   // whose products are computed at once
 };
 
 static int count_row_chunks(const struct ggml_tensor *y, const struct kin_op *op, int n_threads) {
@@ -34,27 +31,6 @@ static void rotate_end(const struct kin_op *op, const float *cos_sin, int n, flo
 
 // ---- cells
 
-static ggml_fp16_t *cell_at(const struct ggml_tensor *k, int32_t cell) {
-    return (ggml_fp16_t *)((char *)k->data + (size_t)cell * k->nb[1]);
-}
-
-static const ggml_fp16_t *cell_of(const struct kin_op *op, const struct ggml_tensor *k, int row, int pos) {
-    return cell_at(k, op->rows->plain.tables[row][pos / KIN_KV_CELLS] * KIN_KV_CELLS + pos % KIN_KV_CELLS);
-}
-
-// Writes n numbers into the cells of a token of the batch, from number `at` of a cell on; x NULL: zeros.
-static void store(const struct kin_op *op, const struct ggml_tensor *k, int row, int at, int n, const float *x) {
-    const kin_rows *rows = &op->rows->plain;
-    for (int i = -1; i < rows->n_copies; i++) {
-        if (i >= 0 && rows->copies[i].row != row) continue;
-        ggml_fp16_t *to = cell_at(k, i < 0 ? rows->cells[row] : rows->copies[i].cell) + at;
-        if (x)
-            op->kernels->to_f16(n, x, to);
-        else
-            memset(to, 0, (size_t)n * sizeof *to);
-    }
-}
-
 // Sources: the tokens' rows followed by values and gates, cos_sin, the cache, the norm.
 static void store_token(const struct kin_op *op, const struct ggml_tensor *y, int row) {
     const struct ggml_tensor *cos_sin = y->src[1], *k = y->src[2], *norm = y->src[3];
@@ -62,10 +38,10 @@ static void store_token(const struct kin_op *op, const struct ggml_tensor *y, in
     float *x = (float *)y->data + row * y->ne[0];
     op->kernels->rms_norm(dim, x, norm->data, op->eps, x);
     rotate_end(op, (const float *)cos_sin->data + row * cos_sin->ne[0], dim, x);
-    store(op, k, row, 0, dim, x);
+    kin_op_store_cells(op, k, row, 0, dim, x);
     if (op->layer.ratio == 0) return;
-    store(op, k, row, dim, dim, NULL);
-    store(op, k, row, 2 * dim, kin_layer_n_raw(&op->layer), x + dim);
+    kin_op_store_cells(op, k, row, dim, dim, NULL);
+    kin_op_store_cells(op, k, row, 2 * dim, kin_layer_n_raw(&op->layer), x + dim);
 }
 
 static void store_tokens(struct ggml_tensor *y, const struct kin_op *op, int n_threads, const kin_team_chunk *c) {
@@ -78,55 +54,23 @@ static const kin_op_run tokens_to_cells = {.count = count_row_chunks, .compute =
 
 // ---- compressed rows
 
-// A row that is made of a block of tokens: its place in the cell of the last one, its width, and the place of the values in the
-// cells of all, which are followed by as many gates.
-typedef struct made_row {
-    int at, dim, values_at, n_values;
-} made_row;
-
-static made_row compressed_row(const kin_layer *layer) {
-    return (made_row){layer->head_dim, layer->head_dim, 2 * layer->head_dim, kin_layer_n_raw(layer) / 2};
+static kin_made_rows compressed_row(const kin_layer *layer) {
+    return (kin_made_rows){.n_tokens = layer->ratio,
+                           .overlaps = layer->ratio == KIN_COMPRESSED_OVERLAPS,
+                           .at = layer->head_dim,
+                           .dim = layer->head_dim,
+                           .values_at = 2 * layer->head_dim,
+                           .n_values = kin_layer_n_raw(layer) / 2};
 }
 
-static made_row index_key(const kin_layer *layer) {
+static kin_made_rows index_key(const kin_layer *layer) {
     const int dim = layer->n_index_key, at = 2 * layer->head_dim + kin_layer_n_raw(layer);
-    return (made_row){at, dim, at + dim, 2 * dim};
-}
-
-// The values and gates of a slice of channels, of the tokens that a compressed row is made of.
-typedef struct slice {
-    float value[KIN_COMPRESSED_RATIO][SLICE], gate[KIN_COMPRESSED_RATIO][SLICE];
-    const float *values[KIN_COMPRESSED_RATIO], *gates[KIN_COMPRESSED_RATIO];
-    int n;
-} slice;
-
-// Adds the token at `pos`: of its values those from `at` on. ape // f32 [n_values, ratio]
-static void add_token(slice *s, const struct kin_op *op, const made_row *made, const ggml_fp16_t *cell, int pos, int at,
-                      int width, const float *ape) {
-    const ggml_fp16_t *values = cell + made->values_at + at;
-    op->kernels->from_f16(width, values, s->value[s->n]);
-    op->kernels->from_f16(width, values + made->n_values, s->gate[s->n]);
-    for (int i = 0; i < width; i++) s->gate[s->n][i] += ape[pos % op->layer.ratio * made->n_values + at + i];
-    s->values[s->n] = s->value[s->n];
-    s->gates[s->n] = s->gate[s->n];
-    s->n++;
-}
-
-// Computes the row of the block that ends with the token at `pos` of a row's sequence: x // f32 [dim]
-static void pool_block(const struct kin_op *op, const made_row *made, const struct ggml_tensor *k, int row, int pos,
-                       const float *ape, float *x) {
-    const int dim = made->dim, ratio = op->layer.ratio, first = pos + 1 - ratio;
-    const bool overlaps = ratio == KIN_COMPRESSED_OVERLAPS;
-    slice s;
-    for (int at = 0; at < dim; at += SLICE) {
-        const int width = dim - at < SLICE ? dim - at : SLICE;
-        s.n = 0;
-        for (int p = first - ratio; p < first && overlaps && p >= 0; p++)
-            add_token(&s, op, made, cell_of(op, k, row, p), p, at, width, ape);
-        for (int p = first; p <= pos; p++)
-            add_token(&s, op, made, cell_of(op, k, row, p), p, overlaps ? dim + at : at, width, ape);
-        op->kernels->pool(width, s.n, s.gates, s.values, x + at);
-    }
+    return (kin_made_rows){.n_tokens = layer->ratio,
+                           .overlaps = layer->ratio == KIN_COMPRESSED_OVERLAPS,
+                           .at = at,
+                           .dim = dim,
+                           .values_at = at + dim,
+                           .n_values = 2 * dim};
 }
 
 static int count_rows(const struct ggml_tensor *y, const struct kin_op *op, int n_threads) {
@@ -134,34 +78,31 @@ static int count_rows(const struct ggml_tensor *y, const struct kin_op *op, int 
     return (int)y->ne[1];
 }
 
-// Sources: what the tokens' cells have got, the cache, the gates' additions, the norm. row: of the batch
-static void make_row(const struct ggml_tensor *y, const struct kin_op *op, const made_row *made, int row) {
-    const struct ggml_tensor *k = y->src[1], *ape = y->src[2], *norm = y->src[3];
+// Sources: what the tokens' cells have got, the cache, the gates' additions, the norm. A chunk is a token.
+static void make_row(struct ggml_tensor *y, const struct kin_op *op, int n_threads, const kin_team_chunk *c) {
+    const struct ggml_tensor *k = y->src[1], *places = y->src[2], *norm = y->src[3];
+    const kin_made_rows *made = &op->made;
     const kin_rope *rope = &op->hp->ropes[op->layer.rope];
-    const int pos = op->rows->plain.pos[row];
+    const int pos = op->rows->plain.pos[c->i];
     float x[KIN_KV_DIM], cos_sin[2 * KIN_ROPE_PAIRS];
     double freq[KIN_ROPE_PAIRS];
-    if ((pos + 1) % op->layer.ratio != 0) return;
-    pool_block(op, made, k, row, pos, ape->data, x);
+    (void)n_threads;
+    if ((pos + 1) % made->n_tokens != 0) return;
+    kin_op_pool_block(op, k, c->i, pos, places->data, x);
     op->kernels->rms_norm(made->dim, x, norm->data, op->eps, x);
     kin_rope_frequencies(rope, freq);
-    kin_rope_cos_sin(rope, freq, pos + 1 - op->layer.ratio, cos_sin);
+    kin_rope_cos_sin(rope, freq, pos + 1 - made->n_tokens, cos_sin);
     rotate_end(op, cos_sin, made->dim, x);
-    store(op, k, row, made->at, made->dim, x);
+    kin_op_store_cells(op, k, c->i, made->at, made->dim, x);
 }
 
-static void compress_block(struct ggml_tensor *y, const struct kin_op *op, int n_threads, const kin_team_chunk *c) {
-    const made_row made = compressed_row(&op->layer);
-    (void)n_threads;
-    make_row(y, op, &made, c->i);
-}
-
-static const kin_op_run compressing = {.count = count_rows, .compute = compress_block};
+static const kin_op_run compressing = {.count = count_rows, .compute = make_row};
 
 static struct kin_op *new_op(kin_graph *g, int il, kin_graph_rows *rows) {
     struct kin_op *op = kin_op_new(g, KIN_OP_OTHER);
     op->rows = rows;
     op->layer = kin_layer_of(g->hp, il);
+    op->made = compressed_row(&op->layer);
     op->eps = g->hp->rms_eps;
     return op;
 }
@@ -201,36 +142,30 @@ struct ggml_tensor *kin_op_compressed_queries(kin_graph *g, int il, struct ggml_
 
 // ---- an indexer's keys
 
-// Sources: values and gates, the cache.
-static void store_index_values(struct ggml_tensor *y, const struct kin_op *op, int n_threads, const kin_team_chunk *c) {
-    const made_row made = index_key(&op->layer);
-    (void)n_threads;
-    store(op, y->src[1], c->i, made.at, made.dim, NULL);
-    store(op, y->src[1], c->i, made.values_at, 2 * made.n_values, (const float *)y->data + c->i * y->ne[0]);
+static struct kin_op *new_index_op(kin_graph *g, int il) {
+    struct kin_op *op = new_op(g, il, &g->all);
+    op->made = index_key(&op->layer);
+    return op;
 }
 
-static void make_index_key(struct ggml_tensor *y, const struct kin_op *op, int n_threads, const kin_team_chunk *c) {
-    const made_row made = index_key(&op->layer);
+// Sources: values and gates, the cache.
+static void store_index_values(struct ggml_tensor *y, const struct kin_op *op, int n_threads, const kin_team_chunk *c) {
+    const kin_made_rows *made = &op->made;
     (void)n_threads;
-    make_row(y, op, &made, c->i);
+    kin_op_store_cells(op, y->src[1], c->i, made->at, made->dim, NULL);
+    kin_op_store_cells(op, y->src[1], c->i, made->values_at, 2 * made->n_values, (const float *)y->data + c->i * y->ne[0]);
 }
 
 static const kin_op_run index_values_to_cells = {.count = count_rows, .compute = store_index_values};
-static const kin_op_run index_keys = {.count = count_rows, .compute = make_index_key};
 
 struct ggml_tensor *kin_op_compressed_keys(kin_graph *g, int il, struct ggml_tensor *y) {
     const kin_graph_layer *layer = &g->layers[il];
     struct ggml_tensor *args[] = {layer->k, layer->w[KIN_W_INDEX_COMPRESSOR_APE], layer->w[KIN_W_INDEX_COMPRESSOR_NORM]};
-    y = kin_op_inplace(g, y, args, 1, &index_values_to_cells, new_op(g, il, &g->all));
-    return kin_op_inplace(g, y, args, 3, &index_keys, new_op(g, il, &g->all));
+    y = kin_op_inplace(g, y, args, 1, &index_values_to_cells, new_index_op(g, il));
+    return kin_op_inplace(g, y, args, 3, &compressing, new_index_op(g, il));
 }
 
 // ---- the indexer's choice
-
-// Returns the number of compressed rows up to the token of a row.
-static int n_compressed(const struct kin_op *op, int row) {
-    return op->layer.ratio > 0 ? (op->rows->plain.pos[row] + 1) / op->layer.ratio : 0;
-}
 
 // Sources: the queries, cos_sin.
 static void make_index_queries(struct ggml_tensor *q, const struct kin_op *op, int n_threads, const kin_team_chunk *c) {
@@ -244,80 +179,20 @@ static void make_index_queries(struct ggml_tensor *q, const struct kin_op *op, i
 
 static const kin_op_run index_queries = {.count = count_rows, .compute = make_index_queries};
 
-// Computes the scores of the compressed rows [begin, end) for a row: the sum over the heads, in order, of weight * max(q . k, 0).
-static void score_keys(const struct kin_op *op, struct ggml_tensor *const *src, int row, int begin, int end, float *scores) {
-    const struct ggml_tensor *q = src[0], *k = src[2];
-    const float *weights = (const float *)src[1]->data + row * src[1]->ne[0];
-    const int n_head = op->hp->indexer.n_head, dim = op->layer.n_index_key, at = index_key(&op->layer).at;
-    float x[PIECE * KIN_KV_DIM], products[INDEX_HEADS][PIECE];
-    for (int first = begin; first < end; first += PIECE) {
-        const int n = end - first < PIECE ? end - first : PIECE;
-        const kin_matrix m = {.type = KIN_TYPE_F32, .columns = dim, .rows = n, .data = x, .next = x};
-        for (int i = 0; i < n; i++)
-            op->kernels->from_f16(dim, cell_of(op, k, row, (first + i + 1) * op->layer.ratio - 1) + at, x + i * dim);
-        for (int i = 0; i < n; i++) scores[first - begin + i] = 0;
-        for (int head = 0; head < n_head; head += INDEX_HEADS) {
-            const int some = n_head - head < INDEX_HEADS ? n_head - head : INDEX_HEADS;
-            op->kernels->matmul(&m, NULL, (const float *)q->data + row * q->ne[0] + head * dim, some, products[0], PIECE, 0, 1);
-            for (int h = 0; h < some; h++)
-                for (int i = 0; i < n; i++)
-                    scores[first - begin + i] += weights[head + h] * (products[h][i] > 0 ? products[h][i] : 0);
-        }
-    }
-}
-
-static int parts_of_scores(const struct ggml_tensor *y) {
-    return (int)(y->ne[0] / KEYS_A_CHUNK);
-}
-
-static int count_scores(const struct ggml_tensor *y, const struct kin_op *op, int n_threads) {
-    (void)op, (void)n_threads;
-    return (int)y->ne[1] * parts_of_scores(y);
-}
-
-// Sources: the queries, the weights, the cache. A chunk is some keys of a row.
-static void score(struct ggml_tensor *y, const struct kin_op *op, int n_threads, const kin_team_chunk *c) {
-    const int row = c->i / parts_of_scores(y), begin = c->i % parts_of_scores(y) * KEYS_A_CHUNK, n = n_compressed(op, row);
-    const int end = begin + KEYS_A_CHUNK < n ? begin + KEYS_A_CHUNK : n;
-    (void)n_threads;
-    if (n > op->hp->indexer.n_chosen) score_keys(op, y->src, row, begin, end, (float *)y->data + row * y->ne[0] + begin);
-}
-
-static const kin_op_run scoring = {.count = count_scores, .compute = score};
-
-// Sources: the queries, the weights, the cache, and the scores if they are a node.
-static void choose_of_row(struct ggml_tensor *y, const struct kin_op *op, int n_threads, const kin_team_chunk *c) {
-    const struct ggml_tensor *scores = y->src[3];
-    const int row = c->i, n = n_compressed(op, row);
-    kin_greatest greatest; // not zeroed, because it is large
-    (void)n_threads;
-    if (n <= op->hp->indexer.n_chosen) return;
-    kin_greatest_begin(&greatest, op->hp->indexer.n_chosen);
-    for (int at = 0; at < n; at += KEYS_A_CHUNK) {
-        const int end = at + KEYS_A_CHUNK < n ? at + KEYS_A_CHUNK : n;
-        float some[KEYS_A_CHUNK];
-        if (!scores) score_keys(op, y->src, row, at, end, some);
-        kin_greatest_add(&greatest, at, end - at, scores ? (const float *)scores->data + row * scores->ne[0] + at : some);
-    }
-    kin_greatest_end(&greatest, (int32_t *)y->data + row * y->ne[0]);
-}
-
-static const kin_op_run choice = {.count = count_rows, .compute = choose_of_row};
-
 struct ggml_tensor *kin_op_compressed_choose(kin_graph *g, int il, struct ggml_tensor *q, struct ggml_tensor *weights,
                                              kin_graph_rows *rows) {
     struct kin_op *op = new_op(g, il, rows);
     struct ggml_tensor *cos_sin = kin_op_cos_sin(g, rows, op->layer.rope);
     q = kin_op_inplace(g, q, &cos_sin, 1, &index_queries, op);
-    struct ggml_tensor *args[] = {q, weights, g->layers[il].k, NULL};
-    if (rows->n <= SCORED_ROWS) {
-        const int64_t n_keys = (g->n_kv / KIN_COMPRESSED_OVERLAPS + KEYS_A_CHUNK - 1) / KEYS_A_CHUNK * KEYS_A_CHUNK;
-        args[3] = kin_op_node(g, GGML_TYPE_F32, n_keys, rows->n, args, 3, &scoring, new_op(g, il, rows));
-    }
-    return kin_op_node(g, GGML_TYPE_I32, g->hp->indexer.n_chosen, rows->n, args, args[3] ? 4 : 3, &choice, new_op(g, il, rows));
+    return kin_op_choose_made(g, il, q, weights, g->layers[il].k, index_key(&op->layer), g->n_kv / KIN_COMPRESSED_OVERLAPS, rows);
 }
 
 // ---- attention
+
+// Returns the number of compressed rows up to the token of a row.
+static int n_compressed(const struct kin_op *op, int row) {
+    return op->layer.ratio > 0 ? (op->rows->plain.pos[row] + 1) / op->layer.ratio : 0;
+}
 
 // The cells and compressed rows that a query attends to.
 typedef struct seen {
@@ -344,7 +219,7 @@ static void load_rows(const struct kin_op *op, const struct ggml_tensor *k, cons
         const bool is_token = i < s->n_window;
         const int made = is_token ? 0 : s->chosen ? s->chosen[i - s->n_window] : i - s->n_window;
         const int pos = is_token ? s->begin + i : (made + 1) * op->layer.ratio - 1;
-        op->kernels->from_f16(dim, cell_of(op, k, s->row, pos) + (is_token ? 0 : dim), x);
+        op->kernels->from_f16(dim, kin_op_cell_of(op, k, s->row, pos) + (is_token ? 0 : dim), x);
     }
 }
 

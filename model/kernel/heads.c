@@ -208,6 +208,7 @@ static kin_attention attention_of(const struct ggml_tensor *out, const struct ki
         .first_cells = op->layer.is_windowed ? op->rows->plain.first_cells : NULL,
         .chosen = chosen && !by_block && !by_group ? chosen->data : NULL,
         .n_chosen = chosen ? op->hp->indexer.n_chosen : 0,
+        .chosen_pool = op->layer.n_pool,
         .chosen_blocks = chosen && by_block ? chosen->data : NULL,
         .chosen_step = op->hp->indexer.n_block,
         .chosen_groups = chosen && by_group ? chosen->data : NULL,

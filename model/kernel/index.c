@@ -1,5 +1,5 @@
 // Indexers by kin's kernels (kin_indexer in model/hparams.h): keys, and the choice of positions or of blocks of these. Those of
-// compressed rows are in kernel_compressed.c.
+// compressed rows are in compressed.c, those of pools of tokens with gates in pools.c.
 //
 // Where blocks of tokens have one key each, a block of the cache has the keys of its tokens // f16 [64][key_dim], as they are
 // made, then those of the indexer's blocks that end in it // f16 [key_dim][KIN_POOLED_KEYS]. The latter are made of the former

@@ -117,6 +117,15 @@ struct ggml_tensor *kin_op_index_keys(kin_graph *g, int il, struct ggml_tensor *
 struct ggml_tensor *kin_op_index_choose(kin_graph *g, int il, struct ggml_tensor *q, struct ggml_tensor *weights,
                                         kin_graph_rows *rows);
 
+// The same of an indexer that chooses pools of tokens: stores y // [2 key_dim, n], keys, which it normalises, and gates, and the
+// keys of the pools that end with these tokens. Changes y.
+struct ggml_tensor *kin_op_pool_keys(kin_graph *g, int il, struct ggml_tensor *y);
+
+// Chooses the positions that rows see, likewise, by such keys; queries are not rotated. Of n_chosen places a row uses
+// n_chosen - n_pool + 1 and as many as there are positions after its last whole pool.
+struct ggml_tensor *kin_op_pool_choose(kin_graph *g, int il, struct ggml_tensor *q, struct ggml_tensor *weights,
+                                       kin_graph_rows *rows);
+
 // Chooses the blocks of the cache that rows see, for each kv head: q // [n_head * key_dim, n] queries of the indexer's heads,
 // which it normalises and rotates -> i32 [n_chosen / 64, n_head_kv * n], of which only rows with more than n_chosen cells are
 // set.

@@ -35,6 +35,15 @@ typedef struct kin_op_run {
     struct ggml_tensor *(*again)(const struct ggml_tensor *y, const struct kin_op *op);
 } kin_op_run;
 
+// Rows that are made of a block of tokens each, in the cells of a cache (made_rows.h).
+typedef struct kin_made_rows {
+    int n_tokens;  // of a block
+    bool overlaps; // a block's row is made of the block before, too: of the first half of its values, and of the second half of
+                   // its own
+    int at, dim;   // the row's place in the cell of the block's last token, and its width
+    int values_at, n_values; // the place of the values in the cells of all, which as many gates follow
+} kin_made_rows;
+
 // The kind of a node, for code that computes it other than by `run` (web/engine/gpu.c).
 typedef enum kin_op_code {
     KIN_OP_OTHER,
@@ -79,6 +88,7 @@ struct kin_op {
     bool has_expert_bias;
     float *states;       // of a recurrent layer,
     size_t states_apart; // and floats from one to the next
+    kin_made_rows made;
     int n_groups, n_fields;
     kin_op_field fields[KIN_OP_FIELDS];
     bool gates;               // a product of experts is gate and up,

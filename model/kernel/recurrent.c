@@ -125,6 +125,18 @@ static const float *taps_at(const struct ggml_tensor *y, const kin_delta_net *d,
     return (const float *)y->src[1 + at / width]->data + (size_t)(at % width) * (size_t)d->n_taps;
 }
 
+// Divides a head's query or key by its length.
+static void make_unit(const struct kin_op *op, float *x) {
+    const int n = op->hp->delta.head_dim;
+    const float eps = op->hp->delta.unit_eps, scale = 1 / sqrtf((float)n);
+    if (eps == 0) {
+        op->kernels->unit(n, op->eps, x);
+        return;
+    }
+    op->kernels->rms_norm(n, x, NULL, eps / (float)n, x); // of the length sqrt(n)
+    for (int i = 0; i < n; i++) x[i] *= scale;
+}
+
 static void convolve(struct ggml_tensor *y, const struct kin_op *op, int n_threads, const kin_team_chunk *chunk) {
     const kin_delta_net *d = &op->hp->delta;
     const struct ggml_tensor *x = y->src[0], *bias = d->decays_rows ? NULL : y->src[2];
@@ -145,7 +157,7 @@ static void convolve(struct ggml_tensor *y, const struct kin_op *op, int n_threa
     (void)n_threads;
     find_history(&c, history);
     convolve_run(op, &c);
-    for (int i = 0; i < run->n && group < n_normed; i++) op->kernels->unit(d->head_dim, op->eps, output_row(&c, i));
+    for (int i = 0; i < run->n && group < n_normed; i++) make_unit(op, output_row(&c, i));
     move_history(&c, history);
 }
 
@@ -290,7 +302,7 @@ static void make_decays(head *h, int begin, int n) {
     for (int i = 0; i < n; i++) {
         const int32_t row = h->run->rows[begin + i];
         float *decays = row_at(h->y->src[6], row) + h->i * n_key;
-        h->op->kernels->delta_decays(n_key, a[h->i], dt + h->i * n_key, decays, decays);
+        h->op->kernels->delta_decays(n_key, a[h->i], h->op->hp->delta.least_decay, dt + h->i * n_key, decays, decays);
         h->op->kernels->scale_sigmoid(1, row_at(h->y->src[1], row)[h->i], &one, &h->beta[i]);
     }
 }

@@ -634,12 +634,13 @@ static uint64_t convolutions(const kin_kernels *k, int what) {
     return hash;
 }
 
-// A gated delta net, with one decay or with one of each row, or a state space, whose tokens follow from those before: 144 values
-// are groups of blocks and a rest.
-enum { DELTA_NET = 12, STATE_SPACE, DELTA_ROWS };
+// A gated delta net, with one decay or with one of each row, which may be bounded, or a state space, whose tokens follow from
+// those before: 144 values are groups of blocks and a rest.
+enum { DELTA_NET = 12, STATE_SPACE, DELTA_ROWS, DELTA_BOUNDED };
 static uint64_t delta_net(const kin_kernels *k, int what) {
     enum { N_KEY = 64, N_VALUE = 144, N_ROWS = 16 };
-    const float sizes[] = {0.3f, 3, 30};
+    const float sizes[] = {0.3f, 3, 30}, least = what == DELTA_BOUNDED ? -5 : 0;
+    const bool decays_rows = what >= DELTA_ROWS;
     float m[N_KEY * N_VALUE] = {0}, out[N_VALUE];
     uint64_t hash = 0;
     kin_rng rng;
@@ -650,12 +651,12 @@ static uint64_t delta_net(const kin_kernels *k, int what) {
         hash = kin_bits_hash_f32(b, N_ROWS, kin_bits_hash_f32(x, N_ROWS, hash));
         for (int row = 0; row < N_ROWS; row++) {
             float *q = random_floats(&rng, N_KEY, 1), *key = random_floats(&rng, N_KEY, 1), *v = random_floats(&rng, N_VALUE, 2);
-            float *decays = what == DELTA_ROWS ? random_floats(&rng, 2 * N_KEY, sizes[i]) : NULL;
+            float *decays = decays_rows ? random_floats(&rng, 2 * N_KEY, sizes[i]) : NULL;
             k->unit(N_KEY, 1e-6f, q);
             k->unit(N_KEY, 1e-6f, key);
-            if (decays) k->delta_decays(N_KEY, -0.7f, decays + N_KEY, decays, decays);
+            if (decays) k->delta_decays(N_KEY, -0.7f, least, decays + N_KEY, decays, decays);
             const kin_delta_row r = {.q = q, .k = key, .v = v, .decay = x[row], .beta = b[row], .decays = decays, .out = out};
-            const kin_delta_rule d = {N_KEY, N_VALUE, what == STATE_SPACE, 0.125f, 1, row % 4 != 3, &r, m, what == DELTA_ROWS};
+            const kin_delta_rule d = {N_KEY, N_VALUE, what == STATE_SPACE, 0.125f, 1, row % 4 != 3, &r, m, decays_rows};
             k->delta(&d);
             hash = kin_bits_hash_f32(out, N_VALUE, hash);
             free(decays);
@@ -748,6 +749,7 @@ static const kin_bits_case cases[] = {
     {"delta net", 0x59328ad68f592111, delta_net, DELTA_NET},
     {"state space", 0xc17334ff4846cd06, delta_net, STATE_SPACE},
     {"delta net with a decay of each row", 0xfedd02364621d6bb, delta_net, DELTA_ROWS},
+    {"delta net with bounded decays of each row", 0xcf4308650848c391, delta_net, DELTA_BOUNDED},
 };
 
 const kin_bits_case *kin_bits_at(int i) {

@@ -78,13 +78,28 @@ static void finish(int n, float eps, const float *weight, const float *gate, flo
     for (int i = 0; i < n; i++) x[i] = (float)((double)x[i] * scale * (double)weight[i] * sigmoid((double)gate[i]));
 }
 
-// decays = e^(a ln(1 + e^(x + dt))), of all heads; decays holds x
+// The same without a least length, but with eps added to its square.
+static void make_smooth_unit(float *x, int n, float eps) {
+    double sum = (double)eps;
+    for (int i = 0; i < n; i++) sum += (double)x[i] * (double)x[i];
+    for (int i = 0; i < n; i++) x[i] = (float)((double)x[i] / sqrt(sum));
+}
+
+static void make_unit(const kin_ref_delta *d, float eps, float *x) {
+    if (d->unit_eps > 0)
+        make_smooth_unit(x, d->dim, d->unit_eps);
+    else
+        kin_ref_delta_make_unit(x, d->dim, eps);
+}
+
+// decays = e^(a ln(1 + e^(x + dt))), or e^(least / (1 + e^(a (x + dt)))), of all heads; decays holds x
 static void make_decays(const kin_ref_delta *d, float *dt, float *decays) {
     kin_ref_tensor_row(&d->dt, 0, dt);
     for (int i = 0; i < n_values(d); i++) {
         float a;
         kin_ref_tensor_row(&d->a, i / d->dim, &a);
-        decays[i] = (float)exp((double)a * log1p(exp((double)decays[i] + (double)dt[i])));
+        const double t = (double)decays[i] + (double)dt[i];
+        decays[i] = (float)exp(d->least < 0 ? (double)d->least * sigmoid(-(double)a * t) : (double)a * log1p(exp(t)));
     }
 }
 
@@ -103,8 +118,8 @@ void kin_ref_delta_step(const kin_ref_delta *d, float eps, const float *x, float
     kin_ref_tensor_row(&d->norm, 0, weight);
     for (int h = 0; h < d->n_head; h++) {
         const int at = h * dim;
-        kin_ref_delta_make_unit(q + at, dim, eps);
-        kin_ref_delta_make_unit(k + at, dim, eps);
+        make_unit(d, eps, q + at);
+        make_unit(d, eps, k + at);
         kin_ref_delta_advance(dim, q + at, k + at, v + at, decays + at, sigmoid((double)beta[h]), m + at * dim, result + at);
         finish(dim, eps, weight, gates + at, result + at);
     }

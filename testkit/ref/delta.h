@@ -15,6 +15,8 @@ typedef struct kin_ref_delta {
     kin_ref_tensor decay_a, decay_b; // (dim, n_embd), (n_head*dim, dim)
     kin_ref_tensor dt;               // (n_head*dim)
     kin_ref_tensor a;                // (n_head, 1), negative
+    float least;                     // logarithm of the bound of decays; 0: none
+    float unit_eps;                  // added to the square of a length of queries and keys; 0: lengths have a least one instead
     kin_ref_tensor beta;             // (n_head, n_embd)
     kin_ref_tensor gate_a, gate_b;   // as the decays'
     kin_ref_tensor norm;             // (dim)
@@ -31,7 +33,7 @@ size_t kin_ref_delta_scratch_floats(const kin_ref_delta *d);
 // Computes out // (n_embd) for the next token's normed x // (n_embd), and changes the state, which begins with zeros.
 void kin_ref_delta_step(const kin_ref_delta *d, float eps, const float *x, float *state, float *scratch, float *out);
 
-// Parts of a step that gated delta nets share: divides x // (n) by its length;
+// Parts of a step that gated delta nets share: divides x // (n) by its length, which is at least eps;
 void kin_ref_delta_make_unit(float *x, int n, float eps);
 // and one token of a head. m // (dim, dim), the others // (dim)
 void kin_ref_delta_advance(int dim, const float *q, const float *k, const float *v, const float *decays, double beta, float *m,

@@ -160,6 +160,9 @@ int kin_ref_session_output(kin_ref_session *session, const float *x, float *logi
     if (kin_ref_has_mixers(m)) {
         kin_ref_mixer_read(&m->end_mixer, m->n_streams, m->rms_eps, x, session->scratch, session->single, NULL);
         x = session->single;
+    } else if (m->averages_streams) {
+        kin_ref_streams_average(m->n_streams, m->n_embd, x, session->single);
+        x = session->single;
     } else if (m->n_streams > 0) {
         const kin_ref_streams streams = read_sinkhorn(session, &m->end);
         const kin_ref_mix mix = kin_ref_streams_end(&streams, x);

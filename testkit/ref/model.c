@@ -94,6 +94,7 @@ static const char *check_mixers(const kin_ref_model *m, const kin_ref_layer *w) 
 }
 
 static const char *check_rope(const kin_ref_rope *rope, int head_dim) {
+    if (rope->n_rot == 0) return NULL; // nothing rotates
     if (!within(rope->n_rot, 2, head_dim) || rope->n_rot % 2 != 0) return "rope.n_rot";
     if (!(rope->freq_base > 1)) return "rope.freq_base";
     if (!(rope->freq_scale > 0)) return "rope.freq_scale";
@@ -286,7 +287,7 @@ const char *kin_ref_model_check(const kin_ref_model *model, int layer_begin, int
     if (!wrong) wrong = check_ends(model);
     if (!wrong && model->end_mixer.norm.data)
         wrong = kin_ref_mixer_check(&model->end_mixer, model->n_streams, model->n_embd, true);
-    if (!wrong && model->output_norm.data) wrong = check_sinkhorn(model, &model->end, true);
+    if (!wrong && model->output_norm.data && !model->averages_streams) wrong = check_sinkhorn(model, &model->end, true);
     if (!wrong && !(0 <= layer_begin && layer_begin <= layer_end && layer_end <= model->n_layer)) wrong = "layer range";
     for (int il = layer_begin; !wrong && il < layer_end; il++) {
         wrong = check_layer(model, &model->layers[il]);

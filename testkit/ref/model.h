@@ -44,6 +44,8 @@
 //   deepseek4 several streams, attention that sees a window and compressed rows, of which an indexer chooses, experts chosen by
 //   softplus or by the token qwen4exp  qwen35moe with several streams, mixers in place of norms, an embedding of the last tokens,
 //   and gates by sigmoids
+//   glm5-next: kimi-linear with several streams as in deepseek4, which end with their mean; bounded decays, limits of dense
+//   blocks and experts, and an indexer that chooses pools of tokens
 #pragma once
 
 #include "testkit/ref/block_indexer.h"
@@ -118,7 +120,7 @@ typedef struct kin_ref_layer {
     kin_ref_tensor sinks;          // (n_head): a score of each head that has no value; may be absent
     kin_ref_block_indexer indexer; // may be absent
     kin_ref_tensor head_gate;      // (n_head or n_head*value_dim, n_embd), of the heads' results; may be absent
-    float expert_limit;            // limits silu(g) from above, and u from both sides; 0: no limit
+    float expert_limit;            // limits silu(g) from above, and u from both sides, also of a dense block; 0: no limit
     float shared_limit;            // the same for the shared expert
     kin_ref_tensor ffn_norm;       // (n_embd), may be absent
     kin_ref_tensor ffn_norm_bias;  // (n_embd), may be absent
@@ -166,11 +168,12 @@ typedef struct kin_ref_model {
     int n_streams;                // of hidden vectors between blocks; 0: one, to which blocks add
     int n_sinkhorn;               // iterations; 0: streams have mixers
     float sinkhorn_eps;
-    int n_input;          // of a layer's input, which is made of the token; 0: there is none
-    bool rounds_rows;     // keys and values are rounded to float16, as in the caches of engines
-    bool norms_values;    // of each head, to a mean square of 1
-    bool centers_norms;   // norms subtract the mean first
-    bool norms_embedding; // to a mean square of 1
+    bool averages_streams; // after the last layer, where otherwise `end` reads them
+    int n_input;           // of a layer's input, which is made of the token; 0: there is none
+    bool rounds_rows;      // keys and values are rounded to float16, as in the caches of engines
+    bool norms_values;     // of each head, to a mean square of 1
+    bool centers_norms;    // norms subtract the mean first
+    bool norms_embedding;  // to a mean square of 1
     float rms_eps;
     float out_norm_eps;         // of attn_out_norm and ffn_out_norm; 0: rms_eps
     float embedding_scale;      // multiplies the embedding; this and the following two: 0 is 1

@@ -67,7 +67,8 @@ static bool allocate_streams(kin_ref_session *s) {
     for (int il = s->layer_begin; il < s->layer_end; il++) {
         const kin_ref_layer *w = &m->layers[il];
         s->n_kept = max_size(s->n_kept, kin_ref_compressed_kept_floats(&w->compressed));
-        s->n_kept = max_size(s->n_kept, (size_t)max_int(w->latent.indexer.dim, kin_ref_block_indexer_width(&w->indexer)));
+        s->n_kept = max_size(s->n_kept, kin_ref_indexer_kept_floats(&w->latent.indexer));
+        s->n_kept = max_size(s->n_kept, (size_t)kin_ref_block_indexer_width(&w->indexer));
         if (w->ngram.size > 0) s->n_kept = max_size(s->n_kept, kin_ref_width(m));
     }
     s->kept = floats(max_int(s->layer_end - s->layer_begin, 1), s->n_ctx, (int)s->n_kept);
@@ -115,7 +116,7 @@ static bool allocate(kin_ref_session *s) {
     s->n_held = calloc((size_t)n_layer, sizeof *s->n_held);
     s->k = floats(n_layer, s->n_ctx, m->n_head_kv * m->head_dim);
     s->v = floats(n_layer, s->n_ctx, m->n_head_kv * m->head_dim);
-    s->cos_sin = floats(1, m->rope.n_rot / 2, 2);
+    s->cos_sin = floats(1, max_int(m->rope.n_rot, 2) / 2, 2);
     s->window_cos_sin = floats(1, max_int(m->window_rope.n_rot, 2) / 2, 2);
     s->normed = floats(1, 1, m->n_embd);
     s->added = floats(1, 1, m->n_embd);

@@ -83,3 +83,11 @@ void kin_ref_streams_write(const kin_ref_streams *s, const kin_ref_mix *mix, con
         }
     }
 }
+
+void kin_ref_streams_average(int n_streams, int n_embd, const float *x, float *y) {
+    for (int k = 0; k < n_embd; k++) {
+        double sum = 0;
+        for (int i = 0; i < n_streams; i++) sum += (double)x[i * n_embd + k];
+        y[k] = (float)(sum / n_streams);
+    }
+}

@@ -26,6 +26,9 @@ kin_ref_mix kin_ref_streams_mix(const kin_ref_streams *s, const float *x);
 // Only what is read after the last layer: `in`.
 kin_ref_mix kin_ref_streams_end(const kin_ref_streams *s, const float *x);
 
+// y // (n_embd) = the mean of the streams x // (n_streams, n_embd)
+void kin_ref_streams_average(int n_streams, int n_embd, const float *x, float *y);
+
 void kin_ref_streams_read(const kin_ref_streams *s, const kin_ref_mix *mix, const float *x, float *block); // block // (n_embd)
 // y // (n_streams, n_embd); not x
 void kin_ref_streams_write(const kin_ref_streams *s, const kin_ref_mix *mix, const float *x, const float *result, float *y);
