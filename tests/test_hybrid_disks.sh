@@ -181,7 +181,8 @@ failing_calls() { # RULE...
 }
 says_no_crash() { n_checks=$((n_checks + 1)) && ! grep -q -e 'assert' -e 'Sanitizer' -e 'core dumped' "$1" || fail "$(basename "$1"): $(tail -n 3 "$1")"; }
 
-for model in "$dir/qwen35.gguf" "$(dirname "$0")/golden/lfm2.q8_0.gguf" "$(dirname "$0")/golden/kimi-linear.q8_0.gguf"; do
+for model in "$dir/qwen35.gguf" "$(dirname "$0")/golden/lfm2.q8_0.gguf" "$(dirname "$0")/golden/kimi-linear.q8_0.gguf" \
+    "$(dirname "$0")/golden/glm5next-sparse.f16.gguf"; do
     family=$(basename "$model" | cut -d . -f 1)
     rm -rf "${cache:?}"/*
     wanted
