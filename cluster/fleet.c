@@ -1,10 +1,8 @@
 #include "cluster/fleet.h"
 
-#include <errno.h>
 #include <pthread.h>
 #include <stdio.h>
 #include <string.h>
-#include <unistd.h>
 
 #include "base/log.h"
 #include "model/border.h"
@@ -95,8 +93,6 @@ static int open_planner(kin_fleet *f, const kin_fleet_base *base, kin_err *err) 
     kin_planner_options o = kin_planner_options_defaults();
     kin_manual_plan manual;
     if (!kin_planner_is_word(f->o.plan)) {
-        if (access(f->o.plan, F_OK) != 0 && errno == ENOENT)
-            return kin_err_set(err, "--plan %s: there is no such file, and the words are auto, even, memory and tp", f->o.plan);
         if (kin_plan_file_read(f->o.plan, f->self.name, &manual, err) != 0) return KIN_FAIL;
         o.manual = &manual;
     }

@@ -1,8 +1,10 @@
 #include "observe/plan_file.h"
 
+#include <errno.h>
 #include <jansson.h>
 #include <stdio.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "base/units.h"
 #include "observe/json_text.h"
@@ -20,10 +22,9 @@ static int read_count(const json_t *object, const char *key, bool must, int *val
 static int read_memory(const json_t *object, uint64_t *bytes, kin_err *err) {
     const json_t *json = json_object_get(object, "memory");
     if (!json) return 0;
-    if (json_is_string(json)) return kin_size_parse(json_string_value(json), bytes, err);
-    if (!json_is_integer(json) || json_integer_value(json) <= 0) return kin_err_set(err, "\"memory\" must be a size");
-    *bytes = (uint64_t)json_integer_value(json);
-    return 0;
+    if (json_is_string(json) && kin_size_parse(json_string_value(json), bytes, err) != 0) return KIN_FAIL;
+    if (json_is_integer(json) && json_integer_value(json) > 0) *bytes = (uint64_t)json_integer_value(json);
+    return *bytes > 0 ? 0 : kin_err_set(err, "\"memory\" must be a size");
 }
 
 static int check_keys(json_t *object, kin_err *err) {
@@ -101,6 +102,8 @@ static int read_entries(json_t *root, const char *head_name, kin_manual_plan *pl
 
 int kin_plan_file_read(const char *path, const char *head_name, kin_manual_plan *plan, kin_err *err) {
     *plan = (kin_manual_plan){0};
+    if (access(path, F_OK) != 0 && errno == ENOENT)
+        return kin_err_set(err, "--plan %s: there is no such file, and the words are auto, even, memory and tp", path);
     json_t *root = kin_json_text_load(path, err);
     if (!root) return KIN_FAIL;
     int rc = read_entries(root, head_name, plan, err);

@@ -273,7 +273,8 @@ says "$out" 'scheduler none (--plan FILE)'
 says "$out" '^D2 .* 40 .* 8 x 5 '
 says "$out" '^D3 .* 24 .* 8 x 3 .* [34][.0-9]* GiB .* GiB .* GiB ' # with 4 GiB of memory the head streams
 plan 1 --what-if "$facts/table3-70b.json" --plan "$dir/none.json"
-says "$err" '^kin: .*/none.json: No such file or directory$'
+says "$err" '^kin: --plan .*/none.json: there is no such file, and the words are auto, even, memory and tp$'
+lines "$err" 1
 sed -i 's/D1/D9/' "$dir/by-hand.json"
 plan 1 --what-if "$facts/table3-70b.json" --plan "$dir/by-hand.json"
 says "$err" "^kin: device 'D9' of the plan has not joined"
@@ -441,6 +442,24 @@ nonsense alone "\"memory_bytes\": \"8G\", $cpu"
 sed 's/"links": {/&"pairs": [{"from": "odd", "to": "head", "bytes_per_s": 0}, {"from": "odd", "to": "good", "rtt_s": -1}], /' \
     "$dir/alone.json" >"$dir/lonely.json"
 refused lonely 'no usable link'
+
+claim='a plan by a rule that uses such a device is refused with the reason; one that does not is predicted'
+for word in even tp; do
+    plan 1 --what-if "$dir/light.json" --plan $word
+    says "$err" "^kin: --plan $word uses 'odd', whose facts cannot be: CPU: .*bytes per second is too large"
+    lines "$err" 1
+    silent "$out"
+done
+plan 1 --what-if "$dir/negative.json" --plan even
+says "$err" "^kin: --plan even uses 'odd', whose facts cannot be: memory is negative"
+plan 0 --what-if "$dir/negative.json" --plan memory # it gets no layers
+says "$out" '^good  *15 '
+echo '{"devices": [{"device": "good", "window": 14, "memory": "0"}, {"device": "head", "window": 16}]}' >"$dir/by-hand.json"
+plan 1 --what-if "$dir/negative.json" --plan "$dir/by-hand.json"
+says "$err" '^kin: .*by-hand.json: device 1: "memory" must be a size$'
+sed -i 's/"0"/"2G"/' "$dir/by-hand.json"
+plan 0 --what-if "$dir/negative.json" --plan "$dir/by-hand.json"
+says "$out" '^good  *14 '
 
 claim='where the others cannot hold the model, the sentence tells who was refused'
 sed 's/"2G"/"1G"/' "$dir/negative.json" >"$dir/small.json"

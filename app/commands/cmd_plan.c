@@ -355,10 +355,22 @@ static int plan_without(const plan_options *o, const kin_facts *facts, const kin
     return rc;
 }
 
+// Fails if the plan uses a device whose facts cannot be, since its time would mean nothing. refused: why; "": its facts can be
+static int check_given(const char *name, const kin_facts *facts, const kin_plan *plan, const char refused[][KIN_FACTS_MAX_REASON],
+                       kin_err *err) {
+    for (int i = 0; i < facts->n_device; i++) {
+        if (!refused[i][0] || !kin_plan_has(plan, i)) continue;
+        return kin_err_set(err, "--plan %s uses '%s', whose facts cannot be: %s", name, facts->devices[i].name, refused[i]);
+    }
+    return 0;
+}
+
 // Asks the planner for the plan of --plan, as a head does. *facts gets the memory limits of the file.
 static int make_given(const plan_options *o, kin_facts *facts, kin_plan *plan, kin_err *err) {
     static kin_planner_question q;
     static kin_manual_plan manual;
+    static char refused[KIN_FACTS_MAX_DEVICES][KIN_FACTS_MAX_REASON];
+    kin_device_set usable;
     kin_planner *planner;
     kin_planner_options po = kin_planner_options_defaults();
     po.plan = o->session.fleet.plan;
@@ -369,14 +381,16 @@ static int make_given(const plan_options *o, kin_facts *facts, kin_plan *plan, k
         if (kin_plan_file_read(po.plan, po.head_name, &manual, err) != 0) return KIN_FAIL;
         po.manual = &manual;
     }
+    if (kin_facts_screen(facts, &usable, refused, err) != 0) return KIN_FAIL;
     q = (kin_planner_question){.n = facts->n_device, .has_facts = true, .facts = *facts};
     for (int i = 0; i < q.n; i++) {
         snprintf(q.candidates[i].name, sizeof q.candidates[i].name, "%s", facts->devices[i].name);
-        q.candidates[i].memory = (uint64_t)facts->devices[i].memory_bytes;
+        q.candidates[i].memory = refused[i][0] ? 0 : (uint64_t)facts->devices[i].memory_bytes;
         q.ids[i].bytes[0] = (uint8_t)(i + 1);
     }
     if (kin_planner_open(&planner, &po, &facts->model, &facts->work, err) != 0) return KIN_FAIL;
     int rc = kin_planner_ask(planner, &q, plan, err);
+    if (rc == 0) rc = check_given(po.plan, facts, plan, refused, err);
     if (rc == 0) kin_planner_last(planner, facts, plan);
     kin_planner_close(planner);
     return rc;
