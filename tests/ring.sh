@@ -56,9 +56,11 @@ wait_until() { # SECONDS COMMAND...
 marked= seen=0
 mark() { marked=$1 seen=$(wc -l <"$1"); } # FILE: from now on, wait_for looks only at new lines of it
 has_line() { # FILE PATTERN
-    from=1
-    [ "$1" != "$marked" ] || from=$((seen + 1))
-    tail -n "+$from" "$1" 2>/dev/null | grep -q -e "$2"
+    if [ "$1" = "$marked" ]; then
+        tail -n "+$((seen + 1))" "$1" 2>/dev/null | grep -q -e "$2"
+    else
+        grep -q -e "$2" "$1" 2>/dev/null
+    fi
 }
 anew() { # FILE: empties it before a process starts to write, so that wait_for does not find lines of an earlier process
     : >"$1"

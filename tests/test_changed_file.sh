@@ -21,10 +21,11 @@ ask() { # STATUS [FIELDS]: requests a text and sets $text
     answers "$1" /completion -d "{\"prompt\": \"$prompt\", \"n_predict\": 24, \"temperature\": 0, \"ignore_eos\": true${2:-}}"
     text=$(sed -n 's/.*"content":"\(.*\)","tokens".*/\1/p' "$out")
 }
-until_answers() { # STATUS PATH
+until_answers() { # STATUS PATH: 503 may be the answer for a moment only
     n=0
+    [ "$1" = 200 ] && pause=0.2 || pause=0.05
     while [ $n -lt 1200 ] && [ "$(curl -s -m 10 -o "$out" -w '%{http_code}' "$base$2")" != "$1" ]; do
-        sleep 0.05
+        sleep $pause
         n=$((n + 1))
     done
     answers "$1" "$2"
@@ -187,12 +188,7 @@ for missing in small.gguf template; do
     answers 503 /health
     says "$out" "$missing: No such file"
     mv "$dir/away" "$dir/$missing"
-    n=0
-    while [ $n -lt 400 ] && [ "$(curl -s -m 10 -o "$out" -w '%{http_code}' "$base/health")" != 200 ]; do
-        sleep 0.05
-        n=$((n + 1))
-    done
-    answers 200 /health
+    until_answers 200 /health
     ask 200
     cp "$dir/right.gguf" "$model"
     stop

@@ -240,7 +240,7 @@ static uint64_t formula(int n_blocks, int n_checkpoints) {
 
 // ---- an agent's conversation
 
-enum { N_SYSTEM = 4000, N_TURN = 300, N_TURNS = 20, N_REPLY = 60 };
+enum { N_SYSTEM = 4000, N_TURN = 300, N_TURNS = 14, N_REPLY = 60 };
 
 typedef struct replay {
     int n_new;   // prompt tokens that are in no prompt before
@@ -364,10 +364,10 @@ static void check_restart(int n_prompt, int n_members, int n_rounds, int n_membe
 
 static void a_sequence_is_found_after_a_restart(void **state) {
     (void)state;
-    check_restart(1500, 1, 1, 1, 1);
-    check_restart(1500, 3, 1, 3, 1);
-    check_restart(1500, 3, 2, 3, 2);
-    check_restart(1500, 2, 3, 2, 3);
+    check_restart(1100, 1, 1, 1, 1);
+    check_restart(1100, 3, 1, 3, 1);
+    check_restart(1100, 3, 2, 3, 2);
+    check_restart(1100, 2, 3, 2, 3);
 }
 
 // After a step of few tokens these are in a state's log.
@@ -380,9 +380,9 @@ static void steps_of_few_tokens_reach_checkpoints(void **state) {
 static void another_ring_finds_what_a_ring_has_stored(void **state) {
     (void)state;
     is_one_disk = true;
-    check_restart(1500, 3, 1, 2, 1);
-    check_restart(1500, 2, 1, 3, 1);
-    check_restart(1500, 3, 2, 2, 1);
+    check_restart(1100, 3, 1, 2, 1);
+    check_restart(1100, 2, 1, 3, 1);
+    check_restart(1100, 3, 2, 2, 1);
 }
 
 enum { N_TEXTS = 6 };

@@ -654,7 +654,7 @@ static void a_sequence_whose_states_are_missing_has_no_draft(void **state) {
 
 // ---- texts
 
-enum { N_TEXTS = 3, N_PROMPT = 45, N_MADE = 150 };
+enum { N_TEXTS = 3, N_PROMPT = 45, N_MADE = 100 };
 
 enum { MOST_TOKENS = N_PROMPT + N_TEXTS + N_MADE + 1 };
 

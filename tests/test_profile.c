@@ -408,6 +408,7 @@ static void recurrent_layers_have_checkpoints(void **state) {
     kin_model_spec spec = dense();
     spec.arch = "qwen35";
     spec.attention_interval = 3;
+    spec.n_vocab = 512; // no matter here
     open_spec(&o, &spec);
     facts_of(&o, 512, &f);
     assert_int_equal(f.checkpoint_gap, 512); // the least: the states are small

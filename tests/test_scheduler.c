@@ -658,7 +658,7 @@ static void submit_either(context *w, request *t, int i, bool wants_hidden) {
 
 static void sequences_of_both_kinds_share_a_context_that_is_full(void **state) {
     (void)state;
-    enum { N = 24, ROUNDS = 12 };
+    enum { N = 24, ROUNDS = 6 };
     static request requests[N];
     int rounds[N] = {0};
     context w = open_context(1, 16 * 64, N);

@@ -36,7 +36,7 @@
 
 enum {
     N_SCHEDULES = KIN_SANITIZED ? 250 : 500,
-    N_SLOW = KIN_SANITIZED ? 200 : 500,
+    N_SLOW = KIN_SANITIZED ? 200 : 250,
     N_LAYER = 10,
     N_VOCAB = 2,
     N_CTX = 768,

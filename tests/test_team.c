@@ -242,7 +242,7 @@ static void a_job_ends_without_a_helper_that_stands_still(void **state) {
     pthread_sigmask(SIG_SETMASK, &all, &usual);
     for (int n_threads = 2; n_threads <= 5; n_threads++) {
         kin_team *team = open_team(n_threads);
-        for (int round = 0; round < 300; round++) {
+        for (int round = 0; round < 100; round++) {
             endless j = {.caller = pthread_self()};
             const kin_team_job job = {
                 .n_steps = 1, .plan = plan_endless, .compute = compute_endless, .publish = publish_nothing, .user = &j};
