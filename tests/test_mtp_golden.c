@@ -201,7 +201,7 @@ static void check_family(const char *name) {
     spec.n_vocab = N_VOCAB;
     if (fd < 0 || close(fd) != 0 || kin_model_gen(&spec, path, &err) != 0) fail_msg("%s", err.text);
     if (kin_model_open(&m, path, &err) != 0) fail_msg("%s", err.text);
-    o.shares[0] = (kin_layer_share){m.hp.n_layer, 0};
+    o.shares[0] = (kin_layer_share){m.hp.n_layer, 0, 0};
     kin_model_close(&m);
     if (kin_thread_ring_open(&ring, path, &o, &err) != 0) fail_msg("%s", err.text);
     FILE *golden = fopen(logits, "rb");

@@ -683,7 +683,7 @@ static void a_prompt_reads_each_missing_expert_once(void **state) {
     facts.model.expert_bytes[KIN_QUANT_Q4_K] = 1e9;
     facts.model.expert_share = 0.1;
     facts.devices[1].memory_bytes = 0.1e9 + 0.5e9; // one layer, which finds what was left there
-    const kin_plan two = {.n_rounds = 1, .n_stops = 2, .stops = {{0, false}, {1, false}}, .shares = {{9, 0}, {1, 0}}};
+    const kin_plan two = {.n_rounds = 1, .n_stops = 2, .stops = {{0, false}, {1, false}}, .shares = {{9, 0, 0}, {1, 0, 0}}};
     assert_int_equal(kin_latency_pass(&facts, &two, 400, 0, 0, &p, NULL), 0);
     assert_close(p.devices[1].experts_s, 0.5);
 }
