@@ -309,7 +309,7 @@ static void the_memory_of_a_manual_plan_counts(void **state) {
     (void)state;
     static kin_planner_question a;
     static kin_facts facts;
-    kin_manual_plan manual = {.n_entries = 2, .entries = {{"a", 16, 0, 0, 0, 1}, {"b", 16, 0, 900000000, 0, 1}}};
+    kin_manual_plan manual = {.n_entries = 2, .entries = {{"a", 16, 0, 0, 0, 0, 1}, {"b", 16, 0, 0, 900000000, 0, 1}}};
     kin_planner_options o = options_of("plan.txt", "exact");
     kin_plan plan;
     kin_equal_devices(&cluster, 2, 1e-3);

@@ -602,7 +602,7 @@ fi
 status 2 "$kin" serve --port 0 --reasoning maybe
 says "$err" '--reasoning'
 status 2 "$kin" serve --port 0 -ot 'x=CPU'
-says "$err" '-ot: kin offloads whole layers only'
+says "$err" '-ot: kin places whole layers, and experts'
 claim="... and its environment variables, which the command line wins over; a misspelt name of its is told"
 status 1 env LLAMA_ARG_MODEL="$dir/none.gguf" LLAMA_ARG_N_PARALLEL=-1 LLAMA_ARG_NO_CACHE_PROMPT=1 LLAMA_ARG_JINJA=on "$kin" serve --port 0
 says "$err" 'none.gguf: No such file'
