@@ -475,7 +475,7 @@ static int answer_question(kin_planner *p, const kin_planner_question *q, kin_pl
     if (p->o.dry_run) { // stores the devices, and gives none of them work
         p->next.is_there = true;
         p->now = p->next;
-        *out = (kin_plan){.n_rounds = 1, .n_stops = 1, .shares = {{p->model.n_layer, 0}}};
+        *out = (kin_plan){.n_rounds = 1, .n_stops = 1, .shares = {{p->model.n_layer, 0, 0}}};
         return 0;
     }
     if ((p->scheduler ? plan_measured(p, err) : plan_by_rule(p, q, err)) != 0) return KIN_FAIL;

@@ -447,7 +447,7 @@ static inline void start(node *n) {
 #define start(...) FROM_TEST(start(__VA_ARGS__))
 
 static inline kin_windows two_windows(int begin, int end, int begin2, int end2) {
-    return (kin_windows){.n = 2, .at = {{begin, end, 0}, {begin2, end2, 0}}};
+    return (kin_windows){.n = 2, .at = {{begin, end, 0, 0}, {begin2, end2, 0, 0}}};
 }
 
 static inline void end_fetch(node *n) {

@@ -566,7 +566,7 @@ static void windows_and_chunks_in_flight_give_the_same_bits(void **state) {
     kin_shard *shard;
     kin_shard_options so = kin_shard_options_defaults(&r.model);
     const int n_layer = r.model.hp.n_layer;
-    so.windows = (kin_windows){.n = 2, .at = {{0, 1, 0}, {1, n_layer, 0}}};
+    so.windows = (kin_windows){.n = 2, .at = {{0, 1, 0, 0}, {1, n_layer, 0, 0}}};
     so.n_ctx = 256;
     so.n_batch = 64;
     so.n_steps = N_CHUNKS;

@@ -52,7 +52,7 @@ static kin_proto_plan plan_of_all(uint16_t n_gpu) {
 // Returns the memory of a shard of this plan with this budget for weights.
 static uint64_t memory_for(uint64_t budget) {
     kin_shard_options so = kin_shard_options_defaults(&model);
-    so.windows = (kin_windows){.n = 2, .at = {{0, 2, 0}, {2, N_LAYER, 0}}};
+    so.windows = (kin_windows){.n = 2, .at = {{0, 2, 0, 0}, {2, N_LAYER, 0, 0}}};
     so.n_ctx = 64;
     so.n_batch = 16;
     so.kv_type = GGML_TYPE_F16;

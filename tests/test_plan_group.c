@@ -48,7 +48,7 @@ static void search(double below_s, kin_device_set leave_out) {
 static kin_prediction predict_by(kin_device_set members, kin_group_shares by, kin_grouping *g, kin_group_time *time,
                                  kin_prediction *closed) {
     static kin_device_rates rates[KIN_FACTS_MAX_DEVICES];
-    kin_plan plan = {.n_rounds = 1, .n_stops = 1, .shares = {{f.model.n_layer, 0}}};
+    kin_plan plan = {.n_rounds = 1, .n_stops = 1, .shares = {{f.model.n_layer, 0, 0}}};
     kin_prediction p = {0};
     kin_err err;
     kin_group_rates(&f, members, rates);

@@ -124,7 +124,7 @@ static kin_proto_plan plan_of(const context *w) {
                         .n_batch = N_BATCH,
                         .n_rounds = 1,
                         .n_windows = 1,
-                        .window = {{0, 0, N_LAYER, 0}}};
+                        .window = {{0, 0, N_LAYER, 0, 0}}};
     memcpy(p.model.bytes, w->manifest.hash, sizeof p.model.bytes);
     p.group = (kin_proto_group){.n_ranks = w->share.n_ranks,
                                 .rank = w->share.rank,

@@ -330,7 +330,7 @@ static void open_desk(desk *d) {
                                  .n_threads = 1,
                                  .n_rounds = 1,
                                  .n_windows = 1,
-                                 .window = {{0, BEGIN, END, 0}}};
+                                 .window = {{0, BEGIN, END, 0, 0}}};
     kin_err err;
     kin_model model;
     *d = (desk){.path = "/tmp/kin-test-side-rows-XXXXXX"};

@@ -122,7 +122,7 @@ static void open_desk_of(desk *d, int n_rounds, const char *kv_dir) {
                            .n_threads = 1,
                            .n_rounds = (uint16_t)n_rounds,
                            .n_windows = 1, // no window in the second round
-                           .window = {{0, 0, N_LAYER - 1, 0}}};
+                           .window = {{0, 0, N_LAYER - 1, 0, 0}}};
     *d = (desk){.n_rounds = n_rounds};
     assert_int_equal(kin_message_pool_open(&d->pool, 4, &err), 0);
     assert_int_equal(kin_message_queue_open(&d->in, &err), 0);

@@ -284,7 +284,7 @@ static void expect_event(const json_t *e, const char *name, int pid, int tid, do
 static void a_file_named_json_has_a_trace_event_for_each_event_in_microseconds(void **state) {
     (void)state;
     kin_timeline *t = open_timeline(2);
-    const kin_windows windows = {.n = 2, .at = {{0, 4, 0}, {8, 12, 0}}};
+    const kin_windows windows = {.n = 2, .at = {{0, 4, 0, 0}, {8, 12, 0, 0}}};
     int anna = kin_timeline_place(t, "\"anna\" of the attic", &windows), desk = kin_timeline_row(t, "desk");
     const kin_proto_event events[] = {event(KIN_PROTO_EVENT_COMPUTE, 100, 150), event(KIN_PROTO_EVENT_DISK, 90, 160)},
                           sent = event(KIN_PROTO_EVENT_SEND, 150, 151);
