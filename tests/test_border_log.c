@@ -64,7 +64,7 @@ static void add(kin_border_log *log, int block, int at, int n, float value) {
 }
 
 static bool has(kin_border_log *log, int block, float value, int from, float value_from) {
-    const kin_page_key name = {{(uint8_t)block, (uint8_t)value, (uint8_t)from}};
+    const kin_page_key name = {{(uint8_t)block, (uint8_t)(int)value, (uint8_t)from}};
     float rows[KIN_KV_CELLS];
     kin_border_log_keep(log, block, &name);
     kin_border_log_settle(log);
