@@ -4,7 +4,8 @@
 #
 #   bench/published.sh
 #
-# BUILD: the folder with kin and mkmodel (default: build). CTX: tokens of the context (default: 4096). Needs jq. Rates of the machines are from data sheets: 80 % of the memory's bandwidth.
+# BUILD: the folder with kin and mkmodel (default: build). CTX: tokens of the context (default: 4096). Rates of the machines are
+# 80 % of the memory's bandwidth in data sheets. Needs jq.
 set -eu
 build=${BUILD:-build} ctx=${CTX:-4096}
 here=$(dirname "$0")

@@ -138,8 +138,8 @@ typedef struct kin_attention {
                                 // which ascend; they take the places of the positions from 0 on in spans. Needs kv.by_cell, and
                                 // no first_cells. NULL: rows attend to all
     int n_chosen;
-    int chosen_pool; // positions are chosen in pools of so many, and those after the last whole pool are all chosen: of the
-                     // places of `chosen` a row uses n_chosen - chosen_pool + 1 + n_cells % chosen_pool. 0 or 1: all
+    int chosen_pool; // `chosen` holds whole pools of this many positions, then all positions after the last whole pool: a row
+                     // uses the first n_chosen - chosen_pool + 1 + n_cells % chosen_pool entries. 0 or 1: it uses all
     const int32_t *chosen_blocks; // i32 [n_rows, n_head_kv, n_chosen / 64]: the same, but whole blocks of the cache instead of
                                   // positions, for each kv head others. Of the last chosen_step positions a row attends to those
                                   // up to its own. Without by_cell. NULL: rows attend to all

@@ -66,7 +66,7 @@ typedef struct kin_indexer {
     int n_block;    // tokens that are chosen together (below); 0: they are single
     int n_local;    // of these blocks the newest ones, which are always chosen, at least 1; with `pools` 0
     bool pools;     // a block has one key, which is made of its tokens' (below)
-    int n_pool;     // tokens that are chosen together and have one key by gates (below); 0: each has its own
+    int n_pool;     // tokens of a pool, which has one key, made by gates (below); 0: each token has its own
     bool rope_neox; // of its queries and keys
     float eps;      // of the keys' norm, which subtracts the mean unless tokens are chosen by blocks
 } kin_indexer;
@@ -74,10 +74,10 @@ typedef struct kin_indexer {
 // With n_block the heads of an indexer are as many as key/value heads, each of which sees blocks of its own. A block's score is
 // the greatest query . key of its tokens up to the query's own; of n_chosen / n_block blocks the newest is the query's.
 //
-// With n_pool a whole pool of so many tokens has one key, in each column the sum of its tokens' keys, weighted by the softmax of
-// gates that each token has beside its key. A query sees the n_chosen / n_pool best of these pools (rounded down), and all tokens
-// after the last whole pool; n_chosen is the greatest number of tokens that it sees, so its remainder is n_pool - 1. A token's
-// cell has the key of the pool that it ends, else zeros, its own key, and its gates. Neither queries nor keys rotate.
+// With n_pool every n_pool consecutive tokens form a pool. A pool has one key: in each column the sum of its tokens' keys,
+// weighted by the softmax of their gates. A query sees the n_chosen / n_pool best pools (rounded down), and all tokens after the
+// last whole pool. n_chosen is the most tokens that a query sees, so n_chosen % n_pool is n_pool - 1. A token's cell holds the
+// key of the pool that it ends (zeros if it ends none), its own key, and its gates. Queries and keys are not rotated.
 
 // If a block has one key, this is the mean of those of its tokens, normalised and rotated as at the first of them. Its score is
 // the sum over the heads of max(query . key, 0), and all key/value heads see the same blocks. A query's last whole block is
@@ -149,7 +149,7 @@ typedef struct kin_layer {
     bool is_latent;              // attention is latent: head_dim and v_dim are those of the cache
     int n_index_key;             // numbers of the indexer's key in a token's cell, or in that which ends a block; 0: it has none
     bool pools_index;            // its blocks have one key each (kin_indexer.pools)
-    int n_pool;                  // tokens whose indexer's keys make one (kin_indexer.n_pool); 0: it has none, or no such ones
+    int n_pool;                  // tokens of a pool of its indexer (kin_indexer.n_pool); 0: it has no pools
     bool is_compressed;          // attention sees a window and compressed rows; head_dim is that of the one key
     int ratio;                   // tokens of a compressed row; 0: the layer has no such rows
     bool has_ngrams;             // an embedding of the last tokens is added to the streams before it

@@ -199,7 +199,7 @@ static void a_copy_of_a_block_begins_with_its_rows(void **state) {
     kin_border_log_close(log);
 }
 
-// What the block had before is gone at all borders, and no rows take no memory.
+// The copy replaces the block's rows at all borders, also where the source has none. A copy of an empty block takes no memory.
 static void a_copy_has_the_borders_of_its_source(void **state) {
     (void)state;
     const kin_page_key name = {{9}};

@@ -1,5 +1,5 @@
-// What the planner weighs (cluster/planner.h): missing layers by the thesis' rule, newcomers, far devices, rounds, rules, and
-// what it logs of them.
+// How the planner chooses (cluster/planner.h): the thesis' rule for missing layers, new and far devices, rounds, rules, and its
+// messages.
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

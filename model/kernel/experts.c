@@ -432,8 +432,9 @@ static struct ggml_tensor *ungated_experts(kin_graph *g, int il, struct ggml_ten
     return kin_op_square_relu(g, kin_op_node(g, GGML_TYPE_F32, up->ne[1], n_slots, args, 3, &expert_products, op));
 }
 
-// What a group's nodes read and write must stay until the last group is computed, so the last node has it as sources, too: the
-// inputs and the result of the first node, which then is `from`. product // [n_ff_exp, n_slots]. Returns the number of sources.
+// Each group runs all nodes from the first product to the last again. So the allocator must keep the first product's inputs and
+// result until the last group is done: they become sources of the last node too, and the first product becomes its `from`.
+// product // [n_ff_exp, n_slots]. Returns the number of sources.
 static int keep_for_groups(struct kin_op *op, struct ggml_tensor *product, struct ggml_tensor **args, int n_args) {
     op->from = product->view_src ? product->view_src : product;
     args[n_args++] = product;

@@ -169,7 +169,7 @@ typedef struct kin_ref_model {
     int n_sinkhorn;               // iterations; 0: streams have mixers
     float sinkhorn_eps;
     bool averages_streams; // after the last layer, where otherwise `end` reads them
-    int n_input;           // of a layer's input, which is made of the token; 0: there is none
+    int n_input;           // width of the input that each layer gets besides x, made of the token; 0: none
     bool rounds_rows;      // keys and values are rounded to float16, as in the caches of engines
     bool norms_values;     // of each head, to a mean square of 1
     bool centers_norms;    // norms subtract the mean first
