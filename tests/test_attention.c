@@ -413,6 +413,18 @@ static float *result_of_few(const context *w, row r, const int32_t *chosen, int 
 }
 #define result_of_few(...) FROM_TEST(result_of_few(__VA_ARGS__))
 
+// All kernels that this processor can run give each row the result that is wanted: want // [n], freed here
+static void expect_rows(const context *w, const row *rows, int n, manner *m, float **want) {
+    for (int b = 0; (m->kernels = kin_kernels_at(b)); b++) {
+        if (!kin_kernels_can_run(m->kernels)) continue;
+        float *got = results(w, rows, n, m);
+        for (int i = 0; i < n; i++) assert_same(w, got + (size_t)i * out_width(w), want[i], 1);
+        free(got);
+    }
+    for (int i = 0; i < n; i++) free(want[i]);
+}
+#define expect_rows(...) FROM_TEST(expect_rows(__VA_ARGS__))
+
 // pool: of the places for chosen positions a row uses as many as kin_attention.chosen_pool says; 1: all
 static void check_chosen(kin_kv_layout kv, int group, int n_chosen, int pool, int n_threads, bool may_split) {
     enum { ROWS = 6 };
@@ -434,13 +446,7 @@ static void check_chosen(kin_kv_layout kv, int group, int n_chosen, int pool, in
     }
     manner m = {.n_threads = n_threads, .may_split = may_split, .step = n_threads, .chosen = chosen, .n_chosen = n_chosen};
     m.chosen_pool = pool > 1 ? pool : 0;
-    for (int b = 0; (m.kernels = kin_kernels_at(b)); b++) {
-        if (!kin_kernels_can_run(m.kernels)) continue;
-        float *got = results(&w, rows, ROWS, &m);
-        for (int i = 0; i < ROWS; i++) assert_same(&w, got + (size_t)i * out_width(&w), want[i], 1);
-        free(got);
-    }
-    for (int i = 0; i < ROWS; i++) free(want[i]);
+    expect_rows(&w, rows, ROWS, &m, want);
     free(chosen);
     close_context(&w);
 }
@@ -577,13 +583,7 @@ static void check_chosen_groups(kin_kv_layout kv, int group, int n_chosen, int s
     manner m = {.n_threads = n_threads, .may_split = may_split, .step = n_threads, .n_chosen = n_chosen};
     m.chosen_groups = groups;
     m.chosen_step = step;
-    for (int b = 0; (m.kernels = kin_kernels_at(b)); b++) {
-        if (!kin_kernels_can_run(m.kernels)) continue;
-        float *got = results(&w, rows, ROWS, &m);
-        for (int i = 0; i < ROWS; i++) assert_same(&w, got + (size_t)i * out_width(&w), want[i], 1);
-        free(got);
-    }
-    for (int i = 0; i < ROWS; i++) free(want[i]);
+    expect_rows(&w, rows, ROWS, &m, want);
     free(groups);
     close_context(&w);
 }
