@@ -16,21 +16,12 @@
 
 #include "engine/border_log.h"
 #include "tests/memory_dir.h"
+#include "tests/own_dir.h"
 #include "tests/place.h"
-
-static char dir[64];
 
 static int make_dir(void **state) {
     (void)state;
-    snprintf(dir, sizeof dir, "%s/kin-test-border-log-XXXXXX", memory_dir());
-    return mkdtemp(dir) ? 0 : -1;
-}
-
-static int remove_dir(void **state) {
-    (void)state;
-    char command[128];
-    snprintf(command, sizeof command, "rm -rf %s", dir);
-    return system(command);
+    return make_own_dir(memory_dir(), "border-log");
 }
 
 enum { LOG_BATCH = 1024 };

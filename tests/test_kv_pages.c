@@ -23,6 +23,7 @@
 #include "testkit/head_eval.h"
 #include "testkit/model_gen.h"
 #include "testkit/runner.h"
+#include "tests/own_dir.h"
 #include "tests/place.h"
 
 enum { N_LAYER = 3, N_CONTENT = 20, N_VOCAB = 288, N_PAGES = 3, N_PROMPT = N_PAGES * KIN_KV_CELLS + 5, N_CTX = 320 };
@@ -106,19 +107,9 @@ static void a_page_of_another_size_secret_variant_or_key_does_not_open(void **st
 
 // ---- files
 
-static char dir[64];
-
 static int make_dir(void **state) {
     (void)state;
-    strcpy(dir, "/tmp/kin-test-kv-pages-XXXXXX");
-    return mkdtemp(dir) ? 0 : -1;
-}
-
-static int remove_dir(void **state) {
-    (void)state;
-    char command[128];
-    snprintf(command, sizeof command, "rm -rf %s", dir);
-    return system(command);
+    return make_own_dir("/tmp", "kv-pages");
 }
 
 static kin_kv_disk disk_here(void) {

@@ -17,12 +17,12 @@
 
 #include "engine/shard.h"
 #include "testkit/model_gen.h"
+#include "tests/own_dir.h"
 #include "tests/place.h"
 
 enum { N_LAYER = 5, N_EMBD = 256, N_PAGES = 3, N_TOKENS = N_PAGES * KIN_KV_CELLS, N_CTX = 320, N_BATCH = 50, SEQ = 2 };
 
 static char model_path[] = "/tmp/kin-test-recompute-model-XXXXXX";
-static char dir[64];
 static kin_model model;
 static kin_devices devices;
 static float inputs[(N_TOKENS + 1) * N_EMBD]; // the first layer's inputs
@@ -51,15 +51,7 @@ static int tear_down(void **state) {
 
 static int make_dir(void **state) {
     (void)state;
-    strcpy(dir, "/tmp/kin-test-recompute-XXXXXX");
-    return mkdtemp(dir) ? 0 : -1;
-}
-
-static int remove_dir(void **state) {
-    (void)state;
-    char command[128];
-    snprintf(command, sizeof command, "rm -rf %s", dir);
-    return system(command);
+    return make_own_dir("/tmp", "recompute");
 }
 
 static kin_activation_type wire; // the activation type between all shards
